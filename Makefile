@@ -1,0 +1,30 @@
+# cache_batch: build with PGXS; the check-* targets are in test/targets.mk
+EXTENSION = cache_batch
+MODULE_big = cache_batch
+DATA = sql/cache_batch--1.0.sql
+PGFILEDESC = "cache_batch - batched index access method"
+
+C_FILES := $(sort $(wildcard src/*.c src/*/*.c))
+OBJS = $(C_FILES:.c=.o)
+CB_HEADERS := $(wildcard src/*/*.h)
+
+PG_CPPFLAGS = -I$(srcdir)/src
+PG_CFLAGS = -Werror -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wno-cast-function-type -Wno-clobbered
+
+# TESTPOINTS=1: named places where tests stop, fail or kill a backend
+ifdef TESTPOINTS
+PG_CPPFLAGS += -DCB_TESTPOINTS
+endif
+# MUTATE=RULE: break one rule on purpose (make mutate); test builds only
+ifdef MUTATE
+PG_CPPFLAGS += -DCB_MUTATE_$(MUTATE)
+endif
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# PGXS does not track headers
+$(OBJS): $(CB_HEADERS)
+
+-include $(srcdir)/test/targets.mk

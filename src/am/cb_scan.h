@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_scan.h
+ *	  State of an index scan, shared by the scan files only.
+ *
+ * A scan works in windows.  A window is a range of entries between two cuts,
+ * inside the range of one leaf; it holds a private copy of that leaf and
+ * those entries of leaf and upper levels that pass the scan's quals, in
+ * order.  The next window of either direction starts at the cut where this
+ * one ends.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_SCAN_H
+#define CB_SCAN_H
+
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "am/cb_am.h"
+#include "journal/cb_journal.h"
+
+/* a window takes this many entries of upper levels at most */
+#define CB_WINDOW_UPPER_MAX		1024
+#define CB_WINDOW_ITEMS_MAX		(CB_WINDOW_UPPER_MAX + MaxIndexTuplesPerPage)
+
+/*
+ * A cut, with its tuple in memory of its own, and the place of that cut in
+ * each run of the scan's CbUpper: the number of entries left of it.
+ */
+typedef struct CbPlace
+{
+	CbCut		cut;
+	char	   *buf;			/* memory for cut.tuple */
+	Size		buf_size;
+	int			run_index[CB_MAX_RUNS];
+} CbPlace;
+
+typedef struct CbScanItem
+{
+	IndexTuple	itup;			/* in the leaf copy, or in a run */
+	OffsetNumber offset;		/* in the leaf; InvalidOffsetNumber: the entry
+								 * is of an upper level */
+} CbScanItem;
+
+#define CbScanItemIsUpper(item) ((item)->offset == InvalidOffsetNumber)
+
+typedef struct CbWindow
+{
+	bool		valid;
+	CbPlace		lo;
+	CbPlace		hi;
+	bool		more_left;		/* may there be matches left of lo, ... */
+	bool		more_right;		/* ... right of hi? */
+	Buffer		buf;			/* the leaf, if it is kept pinned */
+	BlockNumber blkno;
+	XLogRecPtr	lsn;			/* of the leaf when it was copied */
+	int			nitems;
+	int			index;			/* the item last returned */
+	int			nkilled;
+	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
+	CbScanItem	items[CB_WINDOW_ITEMS_MAX];
+	PGAlignedBlock leaf;
+} CbWindow;
+
+typedef struct CbScanOpaqueData
+{
+	/*
+	 * Must be first: the server's functions for scan keys work on it.  They
+	 * use what stands before currPos, and nothing here uses the rest.
+	 */
+	BTScanOpaqueData bt;
+
+	CbKeyDesc	kd;
+	MemoryContext cxt;			/* lives as long as the scan */
+	MemoryContext work_cxt;		/* reset before each window is read */
+	MemoryContext upper_cxt;	/* holds upper */
+
+	/* what the scan sees of the upper levels, and for which snapshot */
+	CbUpper    *upper;
+	TransactionId upper_xmin;
+	TransactionId upper_xmax;
+	CommandId	upper_curcid;
+	uint64		upper_completions;
+
+	CbPlace		pos;			/* where the next window starts */
+	CbWindow   *cur;
+	CbWindow   *mark;			/* the marked window once the scan has left it */
+	int			mark_index;		/* the marked item if it is in cur, or -1 */
+
+	/* to see for ourselves whether an entry's row is visible */
+	IndexFetchTableData *fetch;
+	TupleTableSlot *slot;
+	char	   *itup_copy;		/* the entry of an upper level just returned */
+
+	CbDescent	descent;
+	ScanKeyData start_keys[INDEX_MAX_KEYS];
+} CbScanOpaqueData;
+
+typedef CbScanOpaqueData *CbScanOpaque;
+
+/* cb_scan_keys.c */
+extern bool cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir,
+							  CbCut *cut);
+
+/* cb_window.c */
+extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
+							ScanDirection dir);
+extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
+extern void cb_window_leave(IndexScanDesc scan);
+extern void cb_window_release_upper(CbScanOpaque so);
+extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
+
+#endif							/* CB_SCAN_H */

@@ -1,0 +1,249 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_scan_keys.c
+ *	  From a scan's preprocessed keys to the cut where it starts.
+ *
+ * The rules are btree's, so that a scan reads what btree would read.  For
+ * each index column in turn, one key that bounds the scan on the side it
+ * starts from is chosen; an equality is preferred, since _bt_checkkeys ends
+ * the scan at the first entry that fails one.  A column without such a key,
+ * or with a strict inequality, is the last one used.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_scan.h"
+#include "utils/lsyscache.h"
+
+/*
+ * Does the key bound the scan on its starting side?  If it bounds the other
+ * side it still tells that the column is not null.
+ */
+static void
+cb_scan_consider_key(ScanKey key, ScanDirection dir, ScanKey *chosen,
+					 ScanKey *implies_not_null)
+{
+	bool		bounds_start;
+
+	switch (key->sk_strategy)
+	{
+		case BTEqualStrategyNumber:
+			*chosen = key;
+			return;
+		case BTLessStrategyNumber:
+		case BTLessEqualStrategyNumber:
+			bounds_start = ScanDirectionIsBackward(dir);
+			break;
+		case BTGreaterStrategyNumber:
+		case BTGreaterEqualStrategyNumber:
+			bounds_start = ScanDirectionIsForward(dir);
+			break;
+		default:
+			elog(ERROR, "unexpected strategy number: %d",
+				 (int) key->sk_strategy);
+			return;
+	}
+
+	if (*chosen != NULL)
+		return;
+	if (bounds_start)
+		*chosen = key;
+	else
+		*implies_not_null = key;
+}
+
+/*
+ * Makes *key start the scan beyond the nulls of a column, if they are on the
+ * side that the scan starts from.
+ */
+static bool
+cb_scan_make_not_null_key(ScanKey key, ScanKey implied_by, ScanDirection dir)
+{
+	bool		nulls_first = (implied_by->sk_flags & SK_BT_NULLS_FIRST) != 0;
+
+	if (nulls_first != ScanDirectionIsForward(dir))
+		return false;
+
+	ScanKeyEntryInitialize(key,
+						   SK_SEARCHNOTNULL | SK_ISNULL |
+						   (implied_by->sk_flags & (SK_BT_DESC | SK_BT_NULLS_FIRST)),
+						   implied_by->sk_attno,
+						   nulls_first ? BTGreaterStrategyNumber :
+						   BTLessStrategyNumber,
+						   InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
+	return true;
+}
+
+/*
+ * Chooses at most one key for each leading column.  Returns how many; *strat
+ * is the strategy of the bound as a whole.
+ */
+static int
+cb_scan_choose_keys(BTScanOpaque bt, ScanDirection dir, ScanKey *chosen,
+					ScanKey not_null_keys, StrategyNumber *strat)
+{
+	int			n = 0;
+	int			i = 0;
+
+	*strat = BTEqualStrategyNumber;
+
+	while (i < bt->numberOfKeys && bt->keyData[i].sk_attno == n + 1)
+	{
+		ScanKey		best = NULL;
+		ScanKey		implies_not_null = NULL;
+
+		for (; i < bt->numberOfKeys && bt->keyData[i].sk_attno == n + 1; i++)
+			cb_scan_consider_key(&bt->keyData[i], dir, &best,
+								 &implies_not_null);
+
+		if (best == NULL && implies_not_null != NULL &&
+			cb_scan_make_not_null_key(&not_null_keys[n], implies_not_null, dir))
+			best = &not_null_keys[n];
+		if (best == NULL)
+			break;
+
+		chosen[n++] = best;
+		if (best->sk_strategy != BTEqualStrategyNumber)
+			*strat = best->sk_strategy;
+		if (best->sk_strategy == BTLessStrategyNumber ||
+			best->sk_strategy == BTGreaterStrategyNumber)
+			break;
+	}
+	return n;
+}
+
+/*
+ * Copies a search key, with the 3-way comparison function of the column's
+ * type with the key's.
+ */
+static void
+cb_scan_make_cut_key(Relation rel, ScanKey cut_key, ScanKey key)
+{
+	int			col = key->sk_attno - 1;
+	RegProcedure proc;
+
+	if (key->sk_subtype == InvalidOid ||
+		key->sk_subtype == rel->rd_opcintype[col])
+	{
+		ScanKeyEntryInitializeWithInfo(cut_key, key->sk_flags, key->sk_attno,
+									   InvalidStrategy, key->sk_subtype,
+									   key->sk_collation,
+									   index_getprocinfo(rel, key->sk_attno,
+														 BTORDER_PROC),
+									   key->sk_argument);
+		return;
+	}
+
+	proc = get_opfamily_proc(rel->rd_opfamily[col], rel->rd_opcintype[col],
+							 key->sk_subtype, BTORDER_PROC);
+	if (!RegProcedureIsValid(proc))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("operator family of column %d of index \"%s\" has no comparison function for types %u and %u",
+						col + 1, RelationGetRelationName(rel),
+						rel->rd_opcintype[col], key->sk_subtype)));
+	ScanKeyEntryInitialize(cut_key, key->sk_flags, key->sk_attno,
+						   InvalidStrategy, key->sk_subtype,
+						   key->sk_collation, proc, key->sk_argument);
+}
+
+/*
+ * Uses the members of a row comparison beyond its first for further columns,
+ * as far as they are in index order, all of one direction and not null.  The
+ * part that is used bounds the scan inclusively, unless it is the whole row.
+ */
+static int
+cb_scan_add_row_members(ScanKey header, ScanKey cut_keys, int n,
+						StrategyNumber *strat)
+{
+	ScanKey		member = (ScanKey) DatumGetPointer(header->sk_argument);
+
+	while (!(member->sk_flags & SK_ROW_END))
+	{
+		member++;
+		if (member->sk_attno != n + 1 ||
+			member->sk_strategy != header->sk_strategy ||
+			(member->sk_flags & SK_ISNULL) != 0 ||
+			n >= INDEX_MAX_KEYS)
+		{
+			if (*strat == BTLessStrategyNumber)
+				*strat = BTLessEqualStrategyNumber;
+			else if (*strat == BTGreaterStrategyNumber)
+				*strat = BTGreaterEqualStrategyNumber;
+			break;
+		}
+		cut_keys[n++] = *member;
+	}
+	return n;
+}
+
+/*
+ * Turns the chosen keys into keys of a cut.  Returns how many, or -1 if a
+ * null in a row comparison means that nothing can match.
+ */
+static int
+cb_scan_make_cut_keys(Relation rel, ScanKey *chosen, int nchosen,
+					  ScanKey cut_keys, StrategyNumber *strat)
+{
+	int			i;
+
+	for (i = 0; i < nchosen; i++)
+	{
+		ScanKey		member;
+
+		if (!(chosen[i]->sk_flags & SK_ROW_HEADER))
+		{
+			cb_scan_make_cut_key(rel, &cut_keys[i], chosen[i]);
+			continue;
+		}
+
+		/* members of a row comparison have the 3-way function already */
+		member = (ScanKey) DatumGetPointer(chosen[i]->sk_argument);
+		if (member->sk_flags & SK_ISNULL)
+			return -1;
+		cut_keys[i] = *member;
+		if (i == nchosen - 1)
+			return cb_scan_add_row_members(chosen[i], cut_keys, nchosen, strat);
+	}
+	return nchosen;
+}
+
+/*
+ * The cut where a scan in this direction starts; its keys stay in the scan's
+ * opaque data.  False if nothing can match.  _bt_preprocess_keys has been
+ * called, and found the quals satisfiable.
+ */
+bool
+cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	ScanKey		chosen[INDEX_MAX_KEYS];
+	ScanKeyData not_null_keys[INDEX_MAX_KEYS];
+	StrategyNumber strat;
+	int			n;
+
+	memset(cut, 0, sizeof(CbCut));
+	n = cb_scan_choose_keys(&so->bt, dir, chosen, not_null_keys, &strat);
+	if (n == 0)
+	{
+		cut->kind = ScanDirectionIsForward(dir) ? CB_CUT_MIN : CB_CUT_MAX;
+		return true;
+	}
+
+	n = cb_scan_make_cut_keys(scan->indexRelation, chosen, n, so->start_keys,
+							  &strat);
+	if (n < 0)
+		return false;
+
+	cut->kind = CB_CUT_KEYS;
+	cut->nkeys = n;
+	cut->keys = so->start_keys;
+
+	/* equal entries are to be read unless the bound is a strict one */
+	if (ScanDirectionIsForward(dir))
+		cut->after = (strat == BTGreaterStrategyNumber);
+	else
+		cut->after = (strat != BTLessStrategyNumber);
+	return true;
+}

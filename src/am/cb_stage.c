@@ -1,0 +1,774 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_stage.c
+ *	  Stages: entries that one statement has inserted and not published yet.
+ *
+ * A backend has one stage per index, in private memory.  Publishing moves a
+ * stage's entries to the journal, or to the tree if they come dense or the
+ * index is not buffered; from then on everybody can read them.
+ *
+ * Invariants:
+ *	a) A stage is empty whenever no executor or utility call is running,
+ *	   except in a logical replication worker, and at the end of a transaction.
+ *	b) Its entries are a stack of segments, one for each subtransaction that
+ *	   inserted, innermost last.  The end of a subtransaction publishes or drops
+ *	   its segments, so a segment never outlives its subtransaction.
+ *	c) A segment holds RowExclusiveLock on its index from its first entry to
+ *	   the end of the (sub)transaction: the file cannot be swapped under it.
+ *	d) A segment knows the build id of its index.  It is compared with the
+ *	   metapage at publication only: entries of another build are discarded,
+ *	   unless the change of build may still be rolled back; then they stay.
+ *	e) Entries leave a stage only once they are readable and in WAL.  An error
+ *	   before that leaves the stage as it was.
+ *	f) While comparison functions may run for a publication, the stage is
+ *	   marked: they can neither scan the index nor insert into it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_base.h"
+#include "am/cb_am.h"
+#include "am/cb_stage.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "flush/cb_flush.h"
+#include "lib/ilist.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+/* batches below this are not worth sorting, nor a look at the tree */
+#define CB_STAGE_DENSE_MIN		32
+
+#define CB_STAGE_INITIAL_SIZE	1024
+#define CB_STAGE_KEEP_SIZE		8192	/* kept from batch to batch */
+#define CB_STAGE_KEEP_STAGES	256 /* kept from transaction to transaction */
+
+typedef struct CbSegment
+{
+	SubTransactionId subid;
+	int			level;			/* nesting level of the subtransaction */
+	int			n;				/* entries */
+	Size		start;			/* first entry's place in the arena */
+	uint8		build_id[CB_BUILD_ID_LEN];
+} CbSegment;
+
+typedef enum CbSegmentFate
+{
+	CB_SEGMENT_PUBLISH,
+	CB_SEGMENT_DISCARD,			/* index gone or rebuilt */
+	CB_SEGMENT_KEEP				/* the same, but it may be undone */
+} CbSegmentFate;
+
+typedef struct CbStage
+{
+	Oid			indexoid;		/* hash key */
+	bool		publishing;		/* comparisons may be running */
+	bool		sweep_due;		/* journal was past its limit at commit */
+	dlist_node	node;			/* in cb_stage_list while there are segments */
+	char	   *data;			/* arena: entries, each MAXALIGNed */
+	Size		used;
+	Size		alloc;
+	CbSegment  *segs;
+	int			nsegs;
+	int			maxsegs;
+} CbStage;
+
+bool		cb_stage_committing = false;
+
+static HTAB *cb_stage_hash = NULL;
+static MemoryContext cb_stage_cxt = NULL;
+static dlist_head cb_stage_list = DLIST_STATIC_INIT(cb_stage_list);
+static int	cb_stage_nlisted = 0;
+static int	cb_stage_npublishing = 0;	/* stages that are marked */
+static Size cb_stage_total = 0; /* bytes in all arenas */
+
+/* ---------- stages and segments ---------- */
+
+static void
+cb_stage_make_hash(void)
+{
+	HASHCTL		ctl;
+
+	if (cb_stage_cxt == NULL)
+		cb_stage_cxt = AllocSetContextCreate(TopMemoryContext,
+											 "cache_batch stages",
+											 ALLOCSET_DEFAULT_SIZES);
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(CbStage);
+	ctl.hcxt = cb_stage_cxt;
+	cb_stage_hash = hash_create("cache_batch stages", 64, &ctl,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static CbStage *
+cb_stage_find(Oid indexoid)
+{
+	if (cb_stage_hash == NULL)
+		return NULL;
+	return hash_search(cb_stage_hash, &indexoid, HASH_FIND, NULL);
+}
+
+static CbStage *
+cb_stage_get(Oid indexoid)
+{
+	CbStage    *stage;
+	bool		found;
+
+	if (cb_stage_hash == NULL)
+		cb_stage_make_hash();
+	stage = hash_search(cb_stage_hash, &indexoid, HASH_ENTER, &found);
+	if (!found)
+		memset((char *) stage + sizeof(Oid), 0, sizeof(CbStage) - sizeof(Oid));
+	return stage;
+}
+
+bool
+cb_stage_is_empty(void)
+{
+	return cb_stage_nlisted == 0;
+}
+
+static void
+cb_stage_list_add(CbStage *stage)
+{
+	dlist_push_tail(&cb_stage_list, &stage->node);
+	if (cb_stage_nlisted++ == 0)
+		cb_stage_set_pending(true);
+}
+
+static void
+cb_stage_list_remove(CbStage *stage)
+{
+	dlist_delete(&stage->node);
+	if (--cb_stage_nlisted == 0)
+		cb_stage_set_pending(false);
+}
+
+/*
+ * Locks the index to the end of the current (sub)transaction, whatever
+ * resource owner is in charge of the running portal (A4).
+ */
+static void
+cb_stage_lock_index(Oid indexoid)
+{
+#ifndef CB_MUTATE_A4_INDEXLOCK
+	ResourceOwner save = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	LockRelationOid(indexoid, RowExclusiveLock);
+	CurrentResourceOwner = save;
+#endif
+}
+
+/* Opens a segment for the current subtransaction. */
+static void
+cb_stage_push_segment(CbStage *stage, Relation index)
+{
+	CbMetaPageData meta;
+	CbSegment  *seg;
+
+	cb_stage_lock_index(stage->indexoid);
+	cb_tree_read_meta(index, NULL, &meta);
+
+	if (stage->nsegs == stage->maxsegs)
+	{
+		int			max = stage->maxsegs == 0 ? 2 : stage->maxsegs * 2;
+
+		if (stage->segs == NULL)
+			stage->segs = MemoryContextAlloc(cb_stage_cxt,
+											 max * sizeof(CbSegment));
+		else
+			stage->segs = repalloc(stage->segs, max * sizeof(CbSegment));
+		stage->maxsegs = max;
+	}
+	seg = &stage->segs[stage->nsegs];
+	seg->subid = GetCurrentSubTransactionId();
+	seg->level = GetCurrentTransactionNestLevel();
+	seg->n = 0;
+	seg->start = stage->used;
+	memcpy(seg->build_id, meta.build_id, CB_BUILD_ID_LEN);
+	if (stage->nsegs++ == 0)
+		cb_stage_list_add(stage);
+}
+
+static void
+cb_stage_reserve(CbStage *stage, Size size)
+{
+	Size		alloc = Max(stage->alloc, CB_STAGE_INITIAL_SIZE);
+
+	while (alloc < stage->used + size)
+		alloc *= 2;
+	if (alloc == stage->alloc)
+		return;
+	if (stage->data == NULL)
+		stage->data = MemoryContextAlloc(cb_stage_cxt, alloc);
+	else
+		stage->data = repalloc(stage->data, alloc);
+	stage->alloc = alloc;
+}
+
+static void
+cb_stage_add(CbStage *stage, Relation index, IndexTuple itup)
+{
+	Size		size = MAXALIGN(IndexTupleSize(itup));
+
+	cb_stage_reserve(stage, size);
+	if (stage->nsegs == 0 ||
+		stage->segs[stage->nsegs - 1].subid != GetCurrentSubTransactionId())
+		cb_stage_push_segment(stage, index);
+
+	memcpy(stage->data + stage->used, itup, IndexTupleSize(itup));
+	stage->used += size;
+	stage->segs[stage->nsegs - 1].n++;
+	cb_stage_total += size;
+}
+
+/* First segment of a nesting level or deeper. */
+static int
+cb_stage_first_segment(const CbStage *stage, int min_level)
+{
+	int			first = stage->nsegs;
+
+	while (first > 0 && stage->segs[first - 1].level >= min_level)
+		first--;
+	return first;
+}
+
+static Size
+cb_stage_segment_size(const CbStage *stage, int i)
+{
+	Size		end = i + 1 < stage->nsegs ? stage->segs[i + 1].start :
+		stage->used;
+
+	return end - stage->segs[i].start;
+}
+
+/* Removes the segments from first on, except those to keep; cannot fail. */
+static void
+cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
+{
+	Size		used = first < stage->nsegs ? stage->segs[first].start :
+		stage->used;
+	int			nsegs = first;
+
+	for (int i = first; i < stage->nsegs; i++)
+	{
+		Size		size = cb_stage_segment_size(stage, i);
+		CbSegment	seg = stage->segs[i];
+
+		if (fates == NULL || fates[i - first] != CB_SEGMENT_KEEP)
+		{
+			cb_stage_total -= size;
+			continue;
+		}
+		memmove(stage->data + used, stage->data + seg.start, size);
+		seg.start = used;
+		stage->segs[nsegs++] = seg;
+		used += size;
+	}
+	if (stage->nsegs > 0 && nsegs == 0)
+		cb_stage_list_remove(stage);
+	stage->nsegs = nsegs;
+	stage->used = used;
+
+	if (nsegs == 0 && stage->alloc > CB_STAGE_KEEP_SIZE)
+	{
+		pfree(stage->data);
+		stage->data = NULL;
+		stage->alloc = 0;
+	}
+}
+
+/* ---------- publication ---------- */
+
+/* Where the entries of one publication go, and where they came from. */
+typedef struct CbPublication
+{
+	CbStage    *stage;
+	Relation	rel;
+	int			first;			/* first segment */
+	int			nsegs;
+	CbSegmentFate *fates;
+	int			n;				/* entries to publish */
+	Size		size;
+	uint64		journal_size;	/* after the append, or 0 */
+} CbPublication;
+
+/*
+ * Decides what becomes of each segment (C3, A3).  A segment of an outer
+ * subtransaction stays if its index is another one now: the change can still
+ * be rolled back, and the segment's own subtransaction decides later.
+ */
+static void
+cb_publish_classify(CbPublication *pub)
+{
+	CbStage    *stage = pub->stage;
+	int			level = GetCurrentTransactionNestLevel();
+	CbMetaPageData meta;
+
+	if (pub->rel != NULL)
+		cb_tree_read_meta(pub->rel, NULL, &meta);
+	pub->n = 0;
+	pub->size = 0;
+	for (int i = 0; i < pub->nsegs; i++)
+	{
+		CbSegment  *seg = &stage->segs[pub->first + i];
+		bool		same = pub->rel != NULL;
+
+#ifndef CB_MUTATE_A3_BUILDID
+		same = same &&
+			memcmp(seg->build_id, meta.build_id, CB_BUILD_ID_LEN) == 0;
+#endif
+		if (same)
+		{
+			pub->fates[i] = CB_SEGMENT_PUBLISH;
+			pub->n += seg->n;
+			pub->size += cb_stage_segment_size(stage, pub->first + i);
+		}
+		else
+			pub->fates[i] = seg->level < level ? CB_SEGMENT_KEEP :
+				CB_SEGMENT_DISCARD;
+	}
+}
+
+/* Points to the entries to publish, in the arena or in a copy of them. */
+static void
+cb_publish_list_entries(const CbPublication *pub, char *copy,
+						CbSortEntry *entries)
+{
+	CbStage    *stage = pub->stage;
+	int			n = 0;
+
+	for (int i = 0; i < pub->nsegs; i++)
+	{
+		int			segno = pub->first + i;
+		Size		size = cb_stage_segment_size(stage, segno);
+		char	   *data = stage->data + stage->segs[segno].start;
+
+		if (pub->fates[i] != CB_SEGMENT_PUBLISH)
+			continue;
+		if (copy != NULL)
+		{
+			memcpy(copy, data, size);
+			data = copy;
+			copy += size;
+		}
+		for (Size off = 0; off < size;)
+		{
+			IndexTuple	itup = (IndexTuple) (data + off);
+
+			entries[n].itup = itup;
+			entries[n].pos = 0;
+			n++;
+			off += MAXALIGN(IndexTupleSize(itup));
+		}
+	}
+	Assert(n == pub->n);
+}
+
+static void
+cb_publish_to_journal(CbPublication *pub, CbSortEntry *entries)
+{
+	pub->journal_size = cb_journal_append(pub->rel, entries, pub->n);
+	cb_stat_add(pub->rel, CB_STAT_JOURNALED, pub->n);
+}
+
+static void
+cb_publish_to_tree(CbPublication *pub, const CbKeyDesc *kd,
+				   CbSortEntry *entries)
+{
+	CbApplyStats stats;
+
+	memset(&stats, 0, sizeof(stats));
+	cb_tree_apply(kd, entries, pub->n, &stats);
+	cb_stat_add(pub->rel, CB_STAT_DIRECT, pub->n);
+	cb_stat_add(pub->rel, CB_STAT_LEAF_VISITS, stats.visits);
+	cb_stat_add(pub->rel, CB_STAT_DESCENTS, stats.descents);
+	cb_stat_add(pub->rel, CB_STAT_APPLIED, stats.entries);
+	cb_stat_add(pub->rel, CB_STAT_SPLITS, stats.splits);
+}
+
+static inline bool
+cb_publish_is_direct(Relation rel)
+{
+	return !CbIsBuffered(rel) ||
+		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+}
+
+/* A few entries for the journal: no comparison, no copy, no context. */
+static void
+cb_publish_small(CbPublication *pub)
+{
+	CbSortEntry entries[CB_STAGE_DENSE_MIN];
+
+	memset(entries, 0, sizeof(CbSortEntry) * pub->n);
+	cb_publish_list_entries(pub, NULL, entries);
+	CB_TEST_POINT("publish-sorted");
+	cb_publish_to_journal(pub, entries);
+}
+
+/*
+ * Sorts a copy of the entries and sends it to the tree or to the journal.
+ * Comparison functions run here, and may raise errors or run SQL.
+ */
+static void
+cb_publish_sorted(CbPublication *pub)
+{
+	CbKeyDesc	kd;
+	CbSortEntry *entries;
+	char	   *copy = palloc(pub->size);
+
+	entries = MemoryContextAllocHuge(CurrentMemoryContext,
+									 pub->n * sizeof(CbSortEntry));
+	cb_publish_list_entries(pub, copy, entries);
+	cb_key_init(&kd, pub->rel);
+	for (int i = 0; i < pub->n; i++)
+		cb_key_fill_sort_entry(&kd, &entries[i], entries[i].itup);
+	cb_key_sort(&kd, entries, pub->n);
+	CB_TEST_POINT("publish-sorted");
+
+	if (cb_publish_is_direct(pub->rel) ||
+		cb_tree_batch_is_dense(&kd, entries, pub->n))
+		cb_publish_to_tree(pub, &kd, entries);
+	else
+		cb_publish_to_journal(pub, entries);
+}
+
+/*
+ * Calls a step that may compare keys, with the stage marked, in a memory
+ * context of its own, and with a snapshot for functions that look for one.
+ */
+static void
+cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
+{
+	CbStage    *stage = pub->stage;
+	MemoryContext cxt = AllocSetContextCreate(CurTransactionContext,
+											  "cache_batch publication",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	bool		need_snapshot = !ActiveSnapshotSet();
+
+	if (need_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	stage->publishing = true;
+	cb_stage_npublishing++;
+	PG_TRY();
+	{
+		step(pub);
+	}
+	PG_FINALLY();
+	{
+		stage->publishing = false;
+		cb_stage_npublishing--;
+	}
+	PG_END_TRY();
+	if (need_snapshot)
+		PopActiveSnapshot();
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(cxt);
+}
+
+static void
+cb_publish_sweep(CbPublication *pub)
+{
+	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, false, NULL, NULL);
+}
+
+/*
+ * Empties the journal if it is past its limit.  Not at commit: there the next
+ * insertion of this backend sees to it.
+ */
+static void
+cb_publish_check_limit(CbPublication *pub)
+{
+	if (pub->journal_size <= (uint64) cb_journal_limit * 1024)
+		return;
+	pub->stage->sweep_due = true;
+	if (cb_stage_committing)
+		return;
+	cb_publish_guarded(pub, cb_publish_sweep);
+	pub->stage->sweep_due = false;
+}
+
+/* Makes the entries readable, then takes the segments out of the stage. */
+static void
+cb_publish_segments(CbPublication *pub)
+{
+	CbStage    *stage = pub->stage;
+	int			taken = 0;
+
+	cb_publish_classify(pub);
+	if (pub->n > 0)
+	{
+		if (pub->n < CB_STAGE_DENSE_MIN && !cb_publish_is_direct(pub->rel))
+			cb_publish_small(pub);
+		else
+			cb_publish_guarded(pub, cb_publish_sorted);
+		CB_TEST_POINT("publish-appended");
+	}
+	for (int i = 0; i < pub->nsegs; i++)
+	{
+		if (pub->fates[i] != CB_SEGMENT_KEEP)
+			taken += stage->segs[pub->first + i].n;
+	}
+	cb_stage_remove(stage, pub->first, pub->fates);
+	cb_stat_add_oid(stage->indexoid, CB_STAT_STAGED, taken);
+	if (pub->n == 0)
+		return;
+
+	/*
+	 * Readers that start after this see the entries: pairs with the barrier
+	 * that a scan has before it reads the journal's end (A15).
+	 */
+	pg_memory_barrier();
+
+	/*
+	 * The check before aminsert came too early: a reader may have looked for
+	 * the key since, and not have found it (A2).
+	 */
+#ifndef CB_MUTATE_A2_SERIALIZABLE
+	CheckForSerializableConflictIn(pub->rel, NULL, InvalidBlockNumber);
+#endif
+	cb_publish_check_limit(pub);
+	CB_TEST_POINT("publish-done");
+}
+
+/*
+ * Publishes the segments of a nesting level and deeper.  index may be NULL.
+ * Does nothing if the index is being published further up the call stack.
+ */
+static void
+cb_stage_publish(CbStage *stage, Relation index, int min_level)
+{
+	CbSegmentFate fates[8];
+	CbPublication pub;
+
+	if (stage->publishing)
+		return;
+	pub.stage = stage;
+	pub.first = cb_stage_first_segment(stage, min_level);
+	pub.nsegs = stage->nsegs - pub.first;
+	if (pub.nsegs == 0)
+		return;
+	CB_TEST_POINT("publish-start");
+	pub.journal_size = 0;
+	pub.fates = fates;
+	if (pub.nsegs > lengthof(fates))
+		pub.fates = palloc(pub.nsegs * sizeof(CbSegmentFate));
+
+	pub.rel = index;
+	if (index == NULL)
+#ifndef CB_MUTATE_C3_GONE
+		pub.rel = try_relation_open(stage->indexoid, NoLock);
+#else
+		pub.rel = relation_open(stage->indexoid, NoLock);
+#endif
+	cb_publish_segments(&pub);
+	if (index == NULL && pub.rel != NULL)
+		relation_close(pub.rel, NoLock);
+	if (pub.fates != fates)
+		pfree(pub.fates);
+}
+
+/* The indexes whose stages hold min_size bytes or more. */
+static List *
+cb_stage_list_indexes(Size min_size)
+{
+	List	   *result = NIL;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &cb_stage_list)
+	{
+		CbStage    *stage = dlist_container(CbStage, node, iter.cur);
+
+		if (stage->used >= min_size)
+			result = lappend_oid(result, stage->indexoid);
+	}
+	return result;
+}
+
+/*
+ * Publishes several stages.  Comparison functions can publish and stage on
+ * their own, so the list is not walked while publishing.
+ */
+static void
+cb_stage_publish_many(int min_level, Size min_size)
+{
+	List	   *indexes;
+	ListCell   *lc;
+
+	if (cb_stage_nlisted == 1)
+	{
+		cb_stage_publish(dlist_head_element(CbStage, node, &cb_stage_list),
+						 NULL, min_level);
+		return;
+	}
+	indexes = cb_stage_list_indexes(min_size);
+	foreach(lc, indexes)
+	{
+		CbStage    *stage = cb_stage_find(lfirst_oid(lc));
+
+		if (stage != NULL && stage->nsegs > 0)
+			cb_stage_publish(stage, NULL, min_level);
+	}
+	list_free(indexes);
+}
+
+/* Publishes the segments of a nesting level and deeper of all indexes. */
+void
+cb_stage_publish_all(int min_level)
+{
+	if (cb_stage_nlisted > 0)
+		cb_stage_publish_many(min_level, 0);
+}
+
+/* Publishes stages of average size and above, to make room (C10). */
+static void
+cb_stage_publish_largest(void)
+{
+	cb_stage_publish_many(1, cb_stage_total / cb_stage_nlisted);
+}
+
+/*
+ * Drops what subtransactions of a nesting level and deeper have staged; they
+ * are rolled back.  Cannot fail.  Returns the number of entries dropped.
+ */
+int
+cb_stage_drop(int min_level)
+{
+	dlist_mutable_iter iter;
+	int			dropped = 0;
+
+	dlist_foreach_modify(iter, &cb_stage_list)
+	{
+		CbStage    *stage = dlist_container(CbStage, node, iter.cur);
+		int			first = cb_stage_first_segment(stage, min_level);
+
+		for (int i = first; i < stage->nsegs; i++)
+			dropped += stage->segs[i].n;
+		cb_stage_remove(stage, first, NULL);
+	}
+	return dropped;
+}
+
+/* The transaction is over: gives memory back if many indexes were used. */
+void
+cb_stage_end_xact(void)
+{
+	cb_stage_committing = false;
+	if (cb_stage_hash == NULL)
+		return;
+	if (hash_get_num_entries(cb_stage_hash) > CB_STAGE_KEEP_STAGES)
+	{
+		cb_stage_hash = NULL;
+		MemoryContextReset(cb_stage_cxt);
+	}
+}
+
+/* ---------- callers ---------- */
+
+/*
+ * Must an entry be published before aminsert returns?  Yes if nobody would do
+ * so later in time, and if its heap tuple may die while the transaction goes
+ * on: speculative insertion (A1).  A logical replication worker runs no
+ * executor; there the commit does it.
+ */
+static inline bool
+cb_stage_must_write_through(void)
+{
+#ifndef CB_MUTATE_A8_WRITETHROUGH
+	if (cb_stage_committing)
+		return true;
+#endif
+#ifndef CB_MUTATE_A1_SPECULATIVE
+	if (cb_nesting.speculative > 0)
+		return true;
+#endif
+	return cb_nesting.depth == 0 && !IsLogicalWorker();
+}
+
+static void
+cb_stage_refuse_reentry(CbStage *stage, Relation index)
+{
+	if (stage->publishing)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot use index \"%s\" while its keys are being compared",
+						RelationGetRelationName(index)),
+				 errhint("A comparison function must not read or change a table indexed with it.")));
+}
+
+/* The sweep that a commit had left to us. */
+static void
+cb_stage_sweep_due(CbStage *stage, Relation index)
+{
+	CbPublication pub;
+
+	memset(&pub, 0, sizeof(pub));
+	pub.stage = stage;
+	pub.rel = index;
+	stage->sweep_due = false;
+	cb_publish_guarded(&pub, cb_publish_sweep);
+}
+
+/* Takes an entry; aminsert of the access method. */
+bool
+cb_am_insert(Relation index, Datum *values, bool *isnull,
+			 ItemPointer heap_tid, Relation heap,
+			 IndexUniqueCheck check_unique, bool index_unchanged,
+			 struct IndexInfo *index_info)
+{
+	CbStage    *stage;
+	IndexTuple	itup;
+
+	cb_require_preload();
+	itup = cb_key_form_entry(index, values, isnull, heap_tid);
+	stage = cb_stage_get(RelationGetRelid(index));
+	cb_stage_refuse_reentry(stage, index);
+	if (unlikely(stage->sweep_due) && !cb_stage_committing)
+		cb_stage_sweep_due(stage, index);
+	cb_stage_add(stage, index, itup);
+	pfree(itup);
+	CB_TEST_POINT("stage-insert");
+
+	if (cb_stage_must_write_through())
+		cb_stage_publish(stage, index, 1);
+	else if (stage->used >= (Size) cb_stage_size * 1024)
+		cb_stage_publish(stage, index, 1);
+	else if (cb_stage_total >= (Size) cb_stage_total_size * 1024)
+		cb_stage_publish_largest();
+	return false;
+}
+
+/*
+ * Publishes what this backend has staged for an index, before it reads it.
+ * The caller reads shared state only after this returns.
+ */
+void
+cb_stage_publish_index(Relation index)
+{
+	CbStage    *stage;
+
+	if (cb_stage_leader_is_pending())
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("parallel worker would miss unpublished entries of index \"%s\"",
+						RelationGetRelationName(index))));
+	if (likely(cb_stage_nlisted == 0 && cb_stage_npublishing == 0))
+		return;
+	stage = cb_stage_find(RelationGetRelid(index));
+	if (stage == NULL)
+		return;
+	cb_stage_refuse_reentry(stage, index);
+#ifndef CB_MUTATE_I3_SCAN
+	if (stage->nsegs > 0)
+		cb_stage_publish(stage, index, 1);
+#endif
+}

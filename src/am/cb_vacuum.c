@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_vacuum.c
+ *	  ambulkdelete and amvacuumcleanup.
+ *
+ * No resurrection (I4): before a TID is removed from the tree, whatever the
+ * journal could hold of it is truncated from there.  An entry of a dead TID
+ * was published before its transaction ended, so it lies below the journal's
+ * head when the drain begins; the drain waits for a sweep in progress, which
+ * may have read the journal before us and apply such an entry later.  Sweeps
+ * that begin after the drain find only entries above that head, and none of
+ * them has a TID that the callback calls dead.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_am.h"
+#include "flush/cb_flush.h"
+
+static void
+cb_vacuum_drain(IndexVacuumInfo *info, IndexBulkDeleteCallback callback,
+				void *callback_state)
+{
+#ifndef CB_MUTATE_I4_DRAIN
+	cb_flush_sweep(info->index, CB_FLUSH_VACUUM, true, callback, callback_state);
+#endif
+	CB_TEST_POINT("vacuum-drained");
+}
+
+/*
+ * Also called by CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY, with a
+ * callback that collects the TIDs and calls none dead.  That callback must
+ * see each TID only in the leaf pass, so the drain has none then; VACUUM's
+ * could leave entries out in the drain, but the leaf pass removes them just
+ * as well, and the counts stay simple.
+ */
+IndexBulkDeleteResult *
+cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
+				 IndexBulkDeleteCallback callback, void *callback_state)
+{
+	cb_require_preload();
+	if (stats == NULL)
+		stats = palloc0(sizeof(IndexBulkDeleteResult));
+	cb_vacuum_drain(info, NULL, NULL);
+	cb_tree_bulk_delete(info, stats, callback, callback_state);
+	return stats;
+}
+
+IndexBulkDeleteResult *
+cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
+{
+	if (info->analyze_only)
+		return stats;
+	cb_require_preload();
+	cb_vacuum_drain(info, NULL, NULL);
+
+	/* ambulkdelete was skipped: count what is there */
+	if (stats == NULL)
+	{
+		stats = palloc0(sizeof(IndexBulkDeleteResult));
+		cb_tree_bulk_delete(info, stats, NULL, NULL);
+		stats->estimated_count = true;
+	}
+	if (!info->estimated_count && stats->num_index_tuples > info->num_heap_tuples)
+		stats->num_index_tuples = info->num_heap_tuples;
+	return stats;
+}

@@ -1,0 +1,816 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_window.c
+ *	  Reading an index scan's windows, and leaving them.
+ *
+ * To read the window that starts at a cut:
+ *
+ *	1. every upper level is copied, uppermost first (cb_window_levels);
+ *	2. the leaf beyond the cut is copied under its share lock;
+ *	3. with no lock held, the leaf's entries and those of the upper levels in
+ *	   the window are merged in scan order and tested against the quals.
+ *
+ * An entry moves from an upper level to a lower one only, and is readable
+ * below before it goes above, so this order of reading cannot miss it; an
+ * entry that is seen twice is returned once, as the leaf's.  The window is
+ * [cut, high key) going forward and [leaf's lower bound, cut) going backward;
+ * it ends earlier if it would take too many entries of upper levels, and the
+ * leaf is then read again for the next one.
+ *
+ * At most one leaf is pinned, none is locked, between calls.  The pin is kept
+ * where VACUUM has to wait for the scan before a TID can be used again: in
+ * index-only scans and under snapshots that are not MVCC.  It is also kept
+ * where page LSNs cannot tell that a leaf has changed, for kill hints.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_scan.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/*
+ * One sorted input of the merge.  cur is the place of head: an index of the
+ * run's entries, or an offset of the leaf copy.  It moves by the merge's step
+ * and is used up at end.
+ */
+typedef struct CbSource
+{
+	CbRun	   *run;			/* NULL: the leaf */
+	int			run_no;			/* index in CbUpper */
+	int			cur;
+	int			end;
+	IndexTuple	head;
+	bool		head_dead;		/* head is marked dead: not to be returned */
+} CbSource;
+
+typedef struct CbMerge
+{
+	int			step;			/* 1 forward, -1 backward */
+	int			nsources;
+	CbSource	sources[CB_MAX_RUNS + 1];
+	int			nordered;
+	CbSource   *ordered[CB_MAX_RUNS + 1];	/* by head, in scan order */
+} CbMerge;
+
+/*
+ * An upper level.  copy: called before each leaf is read, makes what the
+ * level holds at so->pos and beyond stay readable for the scan.  open: adds
+ * its entries between the window's cuts to the merge; called without locks.
+ */
+typedef struct CbUpperLevel
+{
+	void		(*copy) (IndexScanDesc scan);
+	void		(*open) (CbScanOpaque so, CbMerge *merge, CbPlace *near,
+						 CbPlace *far);
+} CbUpperLevel;
+
+static void cb_window_copy_journal(IndexScanDesc scan);
+static void cb_window_open_runs(CbScanOpaque so, CbMerge *merge,
+								CbPlace *near, CbPlace *far);
+
+/* uppermost first */
+static const CbUpperLevel cb_window_levels[] = {
+	{cb_window_copy_journal, cb_window_open_runs},
+};
+
+static void
+cb_window_report_corrupt(Relation rel, BlockNumber blkno, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("index \"%s\" is corrupted at block %u",
+					RelationGetRelationName(rel), blkno),
+			 errdetail_internal("%s", detail),
+			 errhint("Please REINDEX it.")));
+}
+
+/* ---------- places ---------- */
+
+/* Sets the cut of a place; a tuple is copied to the place's own memory. */
+static void
+cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
+{
+	place->cut = *cut;
+	if (cut->kind == CB_CUT_TUPLE)
+	{
+		Size		size = IndexTupleSize(cut->tuple);
+
+		if (place->buf_size < size)
+		{
+			if (place->buf)
+				pfree(place->buf);
+			place->buf_size = Max(size, 128);
+			place->buf = MemoryContextAlloc(so->cxt, place->buf_size);
+		}
+		memcpy(place->buf, cut->tuple, size);
+		place->cut.tuple = (IndexTuple) place->buf;
+	}
+}
+
+static void
+cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
+				   bool after)
+{
+	CbCut		cut;
+
+	memset(&cut, 0, sizeof(cut));
+	cut.kind = CB_CUT_TUPLE;
+	cut.tuple = tuple;
+	cut.after = after;
+	cb_place_set_cut(so, place, &cut);
+}
+
+static void
+cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
+{
+	cb_place_set_cut(so, dst, &src->cut);
+	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));
+}
+
+/* The number of entries of [from, to) of the run left of the cut, plus from. */
+static int
+cb_window_search_run(CbScanOpaque so, const CbRun *run, const CbCut *cut,
+					 int from, int to)
+{
+	while (from < to)
+	{
+		int			mid = from + (to - from) / 2;
+
+		if (cb_key_compare_cut(&so->kd, cut, run->entries[mid].itup) <= 0)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from;
+}
+
+/*
+ * The same for the whole run, where the answer lies near a known place on the
+ * side of dir: looks at ever larger steps from there first.
+ */
+static int
+cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
+						  int start, ScanDirection dir)
+{
+	int			from = start;
+	int			to = start;
+
+	if (ScanDirectionIsForward(dir))
+	{
+		for (int jump = 1; to < run->n; jump *= 2)
+		{
+			to = Min(run->n, from + jump);
+			if (cb_key_compare_cut(&so->kd, cut, run->entries[to - 1].itup) > 0)
+			{
+				to--;			/* known to be right of the cut */
+				break;
+			}
+			from = to;
+		}
+	}
+	else
+	{
+		for (int jump = 1; from > 0; jump *= 2)
+		{
+			from = Max(0, to - jump);
+			if (cb_key_compare_cut(&so->kd, cut, run->entries[from].itup) <= 0)
+			{
+				from++;			/* known to be left of the cut */
+				break;
+			}
+			to = from;
+		}
+	}
+	return cb_window_search_run(so, run, cut, from, to);
+}
+
+/* ---------- the journal as an upper level ---------- */
+
+/*
+ * May what was copied of the upper levels serve a scan that starts again?
+ * Under the same MVCC snapshot it may: entries of later rows are not visible
+ * to it, and what has left the upper levels meanwhile is dropped where the
+ * leaf has it too.
+ */
+bool
+cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot)
+{
+	return so->upper != NULL && IsMVCCSnapshot(snapshot) &&
+		so->upper_xmin == snapshot->xmin &&
+		so->upper_xmax == snapshot->xmax &&
+		so->upper_curcid == snapshot->curcid &&
+		so->upper_completions == snapshot->snapXactCompletionCount;
+}
+
+/* Once after a rescan: tail and head are read with the snapshot taken. */
+static void
+cb_window_copy_journal(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	Snapshot	snapshot = scan->xs_snapshot;
+	MemoryContext oldcxt;
+
+	if (so->upper != NULL)
+		return;
+
+	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
+	so->upper = cb_copy_acquire(&so->kd, snapshot);
+	MemoryContextSwitchTo(oldcxt);
+	so->upper_xmin = snapshot->xmin;
+	so->upper_xmax = snapshot->xmax;
+	so->upper_curcid = snapshot->curcid;
+	so->upper_completions = snapshot->snapXactCompletionCount;
+}
+
+void
+cb_window_release_upper(CbScanOpaque so)
+{
+	CbUpper    *upper = so->upper;
+
+	if (upper == NULL)
+		return;
+	so->upper = NULL;
+	cb_copy_release(upper);
+	MemoryContextReset(so->upper_cxt);
+}
+
+/* Adds each run's entries between the cuts; sets far's place in each run. */
+static void
+cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
+					CbPlace *far)
+{
+	CbUpper    *upper = so->upper;
+	ScanDirection dir = (ScanDirection) merge->step;
+
+	for (int i = 0; i < upper->nruns; i++)
+	{
+		CbRun	   *run = upper->runs[i];
+		int			start = near->run_index[i];
+		int			end = cb_window_search_run_near(so, run, &far->cut, start,
+													dir);
+		CbSource   *source;
+
+		far->run_index[i] = end;
+		if (start == end)
+			continue;
+		source = &merge->sources[merge->nsources++];
+		source->run = run;
+		source->run_no = i;
+		source->cur = merge->step > 0 ? start : start - 1;
+		source->end = merge->step > 0 ? end : end - 1;
+	}
+}
+
+/* ---------- the leaf ---------- */
+
+/*
+ * Copies the leaf beyond so->pos, and sets the window's cuts from it.  Keeps
+ * the leaf pinned if it has to stay so.
+ */
+static void
+cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	Page		page = (Page) window->leaf.data;
+	bool		forward = ScanDirectionIsForward(dir);
+	Buffer		buf;
+	CbPlace    *far = forward ? &window->hi : &window->lo;
+	IndexTuple	bound;
+
+	so->descent.want_low = !forward;
+	buf = cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
+						  &so->descent);
+	memcpy(page, BufferGetPage(buf), BLCKSZ);
+	window->lsn = BufferGetLSNAtomic(buf);
+	window->blkno = BufferGetBlockNumber(buf);
+	if (scan->xs_want_itup || !IsMVCCSnapshot(scan->xs_snapshot) ||
+		!RelationNeedsWAL(scan->indexRelation))
+	{
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+		window->buf = buf;
+	}
+	else
+	{
+		UnlockReleaseBuffer(buf);
+		window->buf = InvalidBuffer;
+	}
+	window->valid = true;
+
+	if (!CbPageIsLeaf(page) ||
+		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
+		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY))
+		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+								 "The page is not a valid leaf.");
+
+	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
+	bound = forward ?
+		(CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page)) :
+		so->descent.low;
+	if (bound == NULL)
+		far->cut.kind = forward ? CB_CUT_MAX : CB_CUT_MIN;
+	else
+	{
+		int			cmp = cb_key_compare_cut(&so->kd, &so->pos.cut, bound);
+
+		if (forward ? cmp <= 0 : cmp >= 0)
+			cb_window_report_corrupt(scan->indexRelation, window->blkno,
+									 "The scan makes no progress beyond the page's bounds.");
+		cb_place_set_tuple(so, far, bound, false);
+	}
+}
+
+/* Adds the leaf's entries beyond the window's starting cut to the merge. */
+static void
+cb_window_open_leaf(CbScanOpaque so, CbMerge *merge)
+{
+	Page		page = (Page) so->cur->leaf.data;
+	CbSource   *source = &merge->sources[merge->nsources++];
+	OffsetNumber first_right = cb_tree_search_page(&so->kd, &so->pos.cut, page,
+												   (ScanDirection) merge->step);
+
+	source->run = NULL;
+	if (merge->step > 0)
+	{
+		source->cur = first_right;
+		source->end = PageGetMaxOffsetNumber(page) + 1;
+	}
+	else
+	{
+		source->cur = first_right - 1;
+		source->end = CbPageFirstItem(page) - 1;
+	}
+}
+
+/* The tuple of an item of the leaf copy, once it is known to lie within. */
+static IndexTuple
+cb_window_get_leaf_tuple(IndexScanDesc scan, Page page, OffsetNumber off)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	ItemId		item = PageGetItemId(page, off);
+
+	if (!ItemIdHasStorage(item) ||
+		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
+		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
+		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item))
+		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+								 "A line pointer is not valid.");
+	return (IndexTuple) PageGetItem(page, item);
+}
+
+/* ---------- merge ---------- */
+
+/*
+ * Moves a source, from cur on, to its first entry that counts: at a journal
+ * position not below the tail; in a leaf, not marked dead.  The leftmost item
+ * of a leaf stays, though, when going backward: it can end the scan.  False
+ * if the source is used up.
+ */
+static bool
+cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	Page		page = (Page) so->cur->leaf.data;
+
+	for (; source->cur != source->end; source->cur += merge->step)
+	{
+		if (source->run != NULL)
+		{
+			CbSortEntry *entry = &source->run->entries[source->cur];
+
+			if (entry->pos < so->upper->tail)
+				continue;
+			source->head = entry->itup;
+			source->head_dead = false;
+			return true;
+		}
+
+		source->head_dead = scan->ignore_killed_tuples &&
+			ItemIdIsDead(PageGetItemId(page, source->cur));
+		if (source->head_dead &&
+			(merge->step > 0 || source->cur > CbPageFirstItem(page)))
+			continue;
+		source->head = cb_window_get_leaf_tuple(scan, page, source->cur);
+		return true;
+	}
+	return false;
+}
+
+/* Which of two equal entries stays: the leaf's, unless it is marked dead. */
+static inline int
+cb_merge_rank(const CbSource *source)
+{
+	if (source->run != NULL)
+		return 1;
+	return source->head_dead ? 2 : 0;
+}
+
+/*
+ * Puts a source that has a head among the others.  Where two have the same
+ * entry, one of them goes on to its next.
+ */
+static void
+cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	int			i;
+
+	for (i = 0; i < merge->nordered; i++)
+	{
+		CbSource   *other = merge->ordered[i];
+		int			cmp = cb_key_compare(&so->kd, source->head, other->head);
+
+		if (cmp * merge->step < 0)
+			break;
+		if (cmp != 0)
+			continue;
+
+		if (cb_merge_rank(source) < cb_merge_rank(other))
+		{
+			merge->ordered[i] = source;
+			source = other;
+		}
+		source->cur += merge->step;
+		if (!cb_merge_settle(scan, merge, source))
+			return;
+	}
+
+	memmove(&merge->ordered[i + 1], &merge->ordered[i],
+			(merge->nordered - i) * sizeof(CbSource *));
+	merge->ordered[i] = source;
+	merge->nordered++;
+}
+
+/* Takes the first source's head out of the merge. */
+static void
+cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
+{
+	CbSource   *source = merge->ordered[0];
+
+	bool		has_more;
+
+	source->cur += merge->step;
+	has_more = cb_merge_settle(scan, merge, source);
+	if (has_more && merge->nordered == 1)
+		return;
+
+	merge->nordered--;
+	memmove(&merge->ordered[0], &merge->ordered[1],
+			merge->nordered * sizeof(CbSource *));
+	if (has_more)
+		cb_merge_place(scan, merge, source);
+}
+
+static void
+cb_merge_open(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	bool		forward = ScanDirectionIsForward(dir);
+
+	merge->step = forward ? 1 : -1;
+	merge->nsources = 0;
+	merge->nordered = 0;
+
+	for (int i = 0; i < lengthof(cb_window_levels); i++)
+		cb_window_levels[i].open(so, merge,
+								 forward ? &window->lo : &window->hi,
+								 forward ? &window->hi : &window->lo);
+	cb_window_open_leaf(so, merge);
+
+	for (int i = 0; i < merge->nsources; i++)
+	{
+		if (cb_merge_settle(scan, merge, &merge->sources[i]))
+			cb_merge_place(scan, merge, &merge->sources[i]);
+	}
+}
+
+/* ---------- windows ---------- */
+
+/*
+ * Ends the window before the merge's next entry, in the direction of the
+ * scan: the next window starts with that entry.
+ */
+static void
+cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
+{
+	bool		forward = merge->step > 0;
+	CbPlace    *far = forward ? &so->cur->hi : &so->cur->lo;
+
+	cb_place_set_tuple(so, far, merge->ordered[0]->head, !forward);
+	for (int i = 0; i < merge->nsources; i++)
+	{
+		CbSource   *source = &merge->sources[i];
+
+		if (source->run != NULL)
+			far->run_index[source->run_no] =
+				forward ? source->cur : source->cur + 1;
+	}
+}
+
+static void
+cb_window_reverse_items(CbWindow *window)
+{
+	for (int i = 0, j = window->nitems - 1; i < j; i++, j--)
+	{
+		CbScanItem	item = window->items[i];
+
+		window->items[i] = window->items[j];
+		window->items[j] = item;
+	}
+}
+
+/*
+ * Fills the window from the merge.  Returns whether there may be matches
+ * beyond it in the scan's direction, as far as the quals tell.
+ */
+static bool
+cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	Relation	rel = scan->indexRelation;
+	int			natts = IndexRelationGetNumberOfAttributes(rel);
+	int			nupper = 0;
+	bool		more = true;
+
+	for (; merge->nordered > 0; cb_merge_advance(scan, merge))
+	{
+		CbSource   *source = merge->ordered[0];
+
+		if (nupper >= CB_WINDOW_UPPER_MAX)
+		{
+			cb_window_cut_short(so, merge);
+			return true;
+		}
+		if (source->run != NULL)
+			nupper++;
+
+		if (_bt_checkkeys(scan, source->head, natts, dir, &more) &&
+			!source->head_dead)
+		{
+			CbScanItem *item = &window->items[window->nitems++];
+
+			item->itup = source->head;
+			item->offset = source->run ? InvalidOffsetNumber : source->cur;
+		}
+		if (!more)
+			return false;
+	}
+
+	/* the high key can tell that there are no matches further right */
+	if (ScanDirectionIsForward(dir) && window->hi.cut.kind == CB_CUT_TUPLE)
+	{
+		IndexTuple	high = window->hi.cut.tuple;
+
+		(void) _bt_checkkeys(scan, high, BTreeTupleGetNAtts(high, rel), dir,
+							 &more);
+	}
+	return more;
+}
+
+/* Reads the window that starts at so->pos; the scan has left the last one. */
+static void
+cb_window_read(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	CbMerge		merge;
+	MemoryContext oldcxt;
+	bool		more;
+
+	MemoryContextReset(so->work_cxt);
+	oldcxt = MemoryContextSwitchTo(so->work_cxt);
+
+	window->nitems = 0;
+	window->nkilled = 0;
+	for (int i = 0; i < lengthof(cb_window_levels); i++)
+		cb_window_levels[i].copy(scan);
+	cb_window_read_leaf(scan, dir);
+	cb_merge_open(scan, &merge, dir);
+	more = cb_window_fill(scan, &merge, dir);
+
+	if (ScanDirectionIsForward(dir))
+	{
+		window->index = 0;
+		window->more_right = more && window->hi.cut.kind != CB_CUT_MAX;
+	}
+	else
+	{
+		cb_window_reverse_items(window);
+		window->index = window->nitems - 1;
+		window->more_left = more && window->lo.cut.kind != CB_CUT_MIN;
+	}
+	MemoryContextSwitchTo(oldcxt);
+}
+
+/*
+ * Sets so->pos to the cut where a scan starts.  Finds its place in the runs,
+ * so the upper levels have to be at hand.
+ */
+static void
+cb_window_place_start(CbScanOpaque so, const CbCut *cut)
+{
+	cb_place_set_cut(so, &so->pos, cut);
+	for (int i = 0; i < so->upper->nruns; i++)
+	{
+		CbRun	   *run = so->upper->runs[i];
+
+		so->pos.run_index[i] = cb_window_search_run(so, run, cut, 0, run->n);
+	}
+}
+
+/*
+ * Reads on in the direction until there is a window with items.  False at the
+ * end of the scan; there is no valid window then.
+ */
+static bool
+cb_window_seek(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	for (;;)
+	{
+		CbWindow   *window = so->cur;
+		bool		forward = ScanDirectionIsForward(dir);
+
+		cb_window_read(scan, dir);
+		if (window->nitems > 0)
+			return true;
+
+		cb_place_copy(so, &so->pos, forward ? &window->hi : &window->lo);
+		cb_window_leave(scan);
+		if (!(forward ? window->more_right : window->more_left))
+			return false;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Reads the first window with items of a scan that starts at the cut.  The
+ * scan holds no window.  Nothing beyond the starting cut can match.
+ */
+bool
+cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	if (so->cur == NULL)
+		so->cur = MemoryContextAllocZero(so->cxt, sizeof(CbWindow));
+	for (int i = 0; i < lengthof(cb_window_levels); i++)
+		cb_window_levels[i].copy(scan);
+	cb_window_place_start(so, cut);
+	so->cur->more_left = so->cur->more_right = false;
+	return cb_window_seek(scan, dir);
+}
+
+/*
+ * Goes to the next window with items in the direction.  False at the end of
+ * the scan; there is no valid window then.
+ */
+bool
+cb_window_next(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	bool		forward = ScanDirectionIsForward(dir);
+	bool		more = forward ? so->cur->more_right : so->cur->more_left;
+
+	if (more)
+		cb_place_copy(so, &so->pos, forward ? &so->cur->hi : &so->cur->lo);
+	cb_window_leave(scan);
+	if (!more)
+		return false;
+
+	/* there may be matches where the scan comes from */
+	so->cur->more_left = so->cur->more_right = true;
+	return cb_window_seek(scan, dir);
+}
+
+/* ---------- leaving a window ---------- */
+
+/*
+ * Marks dead the leaf's item with this TID, at the offset or right of it: an
+ * item can have moved right since the leaf was copied.
+ */
+static bool
+cb_window_kill_item(Page page, OffsetNumber off, ItemPointer tid)
+{
+	for (off = Max(off, CbPageFirstItem(page));
+		 off <= PageGetMaxOffsetNumber(page);
+		 off++)
+	{
+		ItemId		item = PageGetItemId(page, off);
+
+		if (!ItemPointerEquals(&((IndexTuple) PageGetItem(page, item))->t_tid,
+							   tid))
+			continue;
+		if (ItemIdIsDead(item))
+			return false;
+		ItemIdMarkDead(item);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * The leaf, pinned and share-locked, if its items with the TIDs of the window
+ * are still the same entries: the pin was held, or the page has not changed.
+ */
+static Buffer
+cb_window_lock_leaf_again(IndexScanDesc scan)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	Relation	rel = scan->indexRelation;
+	Buffer		buf = window->buf;
+
+	if (BufferIsValid(buf))
+	{
+		IncrBufferRefCount(buf);
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		return buf;
+	}
+
+	/* LSNs tell nothing here */
+	if (!RelationNeedsWAL(rel))
+		return InvalidBuffer;
+
+	buf = ReadBuffer(rel, window->blkno);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (BufferGetLSNAtomic(buf) == window->lsn)
+		return buf;
+	UnlockReleaseBuffer(buf);
+	return InvalidBuffer;
+}
+
+/* Sets the dead bits, which are hints, of the items found dead. */
+static void
+cb_window_kill_items(IndexScanDesc scan)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	Buffer		buf;
+	Page		page;
+	bool		changed = false;
+
+	if (window->nkilled == 0)
+		return;
+	buf = cb_window_lock_leaf_again(scan);
+	if (!BufferIsValid(buf))
+	{
+		window->nkilled = 0;
+		return;
+	}
+
+	page = BufferGetPage(buf);
+	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page))
+	{
+		for (int i = 0; i < window->nkilled; i++)
+		{
+			CbScanItem *item = &window->items[window->killed[i]];
+
+			changed |= cb_window_kill_item(page, item->offset,
+										   &item->itup->t_tid);
+		}
+	}
+	if (changed)
+	{
+		CbPageGetOpaque(page)->flags |= CBP_HAS_GARBAGE;
+		MarkBufferDirtyHint(buf, true);
+	}
+	UnlockReleaseBuffer(buf);
+	window->nkilled = 0;
+}
+
+/*
+ * Leaves the current window: sets its kill hints and gives up its pin.  A
+ * window that holds the mark is set aside, without pin; so->cur is another
+ * one then.
+ */
+void
+cb_window_leave(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+
+	if (window == NULL || !window->valid)
+		return;
+
+	cb_window_kill_items(scan);
+	if (BufferIsValid(window->buf))
+	{
+		ReleaseBuffer(window->buf);
+		window->buf = InvalidBuffer;
+	}
+	if (so->mark_index >= 0)
+	{
+		if (so->mark == NULL)
+			so->mark = MemoryContextAllocZero(so->cxt, sizeof(CbWindow));
+		so->cur = so->mark;
+		so->mark = window;
+		window->index = so->mark_index;
+		so->mark_index = -1;
+	}
+	so->cur->valid = false;
+}

@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_base.h
+ *	  Settings, preload check, counters and test points, used by every layer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_BASE_H
+#define CB_BASE_H
+
+#include "base/cb_compat.h"
+#include "port/atomics.h"
+
+/* ---------- settings (cb_guc.c) ---------- */
+
+extern int	cb_journal_limit;	/* kB an index */
+extern int	cb_stage_size;		/* kB an index */
+extern int	cb_stage_total_size;	/* kB, all stages of a backend */
+
+extern bool cb_preloaded;		/* set by _PG_init */
+
+extern void cb_guc_define(void);
+
+/* raises the error of C1 unless the library was preloaded */
+extern void cb_require_preload(void);
+
+/* index options; rd_options of a cachebatch index */
+typedef struct CbOptions
+{
+	int32		varlena_header_;	/* varlena header (do not touch directly!) */
+	int			fillfactor;
+	bool		deduplicate_items;
+	bool		buffered;
+} CbOptions;
+
+#define CB_MIN_FILLFACTOR		10
+#define CB_DEFAULT_FILLFACTOR	90
+
+#define CbGetFillFactor(rel) \
+	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->fillfactor : \
+	 CB_DEFAULT_FILLFACTOR)
+#define CbIsBuffered(rel) \
+	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->buffered : true)
+
+/* ---------- counters of an index (cb_stat.c) ---------- */
+
+typedef enum CbCounter
+{
+	CB_STAT_STAGED,				/* entries taken by aminsert */
+	CB_STAT_JOURNALED,			/* entries appended to the journal */
+	CB_STAT_DIRECT,				/* entries applied to the tree without it */
+	CB_STAT_FLUSHED,			/* entries moved from journal to tree */
+	CB_STAT_FLUSHES_LIMIT,		/* sweeps, by cause; order of CbFlushCause */
+	CB_STAT_FLUSHES_REQUEST,
+	CB_STAT_FLUSHES_VACUUM,
+	CB_STAT_LEAF_VISITS,		/* leaves locked and changed by applies */
+	CB_STAT_DESCENTS,			/* descents from the root by applies */
+	CB_STAT_APPLIED,			/* entries those applies put into leaves */
+	CB_STAT_JOURNAL_READS,		/* journal pages read into private copies */
+	CB_STAT_SPLITS,
+	CB_NUM_COUNTERS
+} CbCounter;
+
+extern void cb_stat_shmem_request(void);
+extern void cb_stat_shmem_startup(void);
+extern void cb_stat_add(Relation rel, CbCounter counter, uint64 n);
+extern void cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n);
+
+/* copies the counters of an index of this database; false if there are none */
+extern bool cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS]);
+extern void cb_stat_reset(void);	/* of this database */
+
+/* ---------- test points (cb_testpoint.c) ---------- */
+
+/*
+ * A named place where tests can raise an error, kill the backend or wait.
+ * Compiled out of release builds.  CB_TEST_POINT may stand anywhere;
+ * only "kill" is honoured while an LWLock is held or in a critical section.
+ */
+#ifdef CB_TESTPOINTS
+extern void cb_testpoint_hit(const char *name);
+extern void cb_testpoint_define_guc(void);	/* called by cb_guc_define */
+#define CB_TEST_POINT(name) cb_testpoint_hit(name)
+#else
+#define CB_TEST_POINT(name) ((void) 0)
+#endif
+
+#endif							/* CB_BASE_H */

@@ -1,0 +1,272 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_stat.c
+ *	  Counters of each index, in shared memory.
+ *
+ * A hash table of fixed size, keyed by database and index.  Counters are
+ * atomics and are added to without the lock, which guards the table only.
+ * When the table is full, entries of dropped indexes and databases make room;
+ * if there are none, the index is not counted.
+ *
+ * A backend keeps pointers to the entries it used last.  They are good as long
+ * as the table's generation stands still: it moves with every removal.  An
+ * addition that races with a removal may be counted for the entry's next
+ * owner, which is harmless.  Counters do not survive a restart.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_base.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#define CB_STAT_MAX_INDEXES		1024
+#define CB_STAT_CACHE_SIZE		8	/* power of 2 */
+#define CB_STAT_PRUNE_WAIT_MS	60000
+
+typedef struct CbStatKey
+{
+	Oid			dboid;
+	Oid			indexoid;
+} CbStatKey;
+
+typedef struct CbStatEntry
+{
+	CbStatKey	key;
+	pg_atomic_uint64 counters[CB_NUM_COUNTERS];
+} CbStatEntry;
+
+typedef struct CbStatShared
+{
+	LWLock	   *lock;			/* guards the hash table */
+	pg_atomic_uint64 generation;
+} CbStatShared;
+
+typedef struct CbStatCached
+{
+	Oid			indexoid;
+	uint64		generation;
+	CbStatEntry *entry;
+} CbStatCached;
+
+static CbStatShared *cb_stat_shared = NULL;
+static HTAB *cb_stat_hash = NULL;
+static CbStatCached cb_stat_cache[CB_STAT_CACHE_SIZE];
+static TimestampTz cb_stat_pruned_at = 0;
+
+void
+cb_stat_shmem_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(CbStatShared)));
+	RequestAddinShmemSpace(hash_estimate_size(CB_STAT_MAX_INDEXES,
+											  sizeof(CbStatEntry)));
+	RequestNamedLWLockTranche("CacheBatchStat", 1);
+}
+
+void
+cb_stat_shmem_startup(void)
+{
+	HASHCTL		info;
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	cb_stat_shared = ShmemInitStruct("cache_batch statistics",
+									 sizeof(CbStatShared), &found);
+	if (!found)
+	{
+		cb_stat_shared->lock = &GetNamedLWLockTranche("CacheBatchStat")->lock;
+		pg_atomic_init_u64(&cb_stat_shared->generation, 1);
+	}
+	memset(&info, 0, sizeof(info));
+	info.keysize = sizeof(CbStatKey);
+	info.entrysize = sizeof(CbStatEntry);
+	cb_stat_hash = ShmemInitHash("cache_batch statistics of indexes",
+								 CB_STAT_MAX_INDEXES, CB_STAT_MAX_INDEXES,
+								 &info,
+								 HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* Copies the table's keys; returns their number. */
+static int
+cb_stat_copy_keys(CbStatKey *keys)
+{
+	HASH_SEQ_STATUS seq;
+	CbStatEntry *entry;
+	int			n = 0;
+
+	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
+	hash_seq_init(&seq, cb_stat_hash);
+	while ((entry = hash_seq_search(&seq)) != NULL)
+	{
+		if (n < CB_STAT_MAX_INDEXES)
+			keys[n++] = entry->key;
+	}
+	LWLockRelease(cb_stat_shared->lock);
+	return n;
+}
+
+/*
+ * Removes entries of indexes of this database that are gone, and of databases
+ * that are gone.  Reads catalogs, so only in a transaction with no LWLock
+ * held, and not more than once a minute.
+ */
+static void
+cb_stat_prune(void)
+{
+	CbStatKey  *keys;
+	TimestampTz now;
+	int			n;
+	int			i;
+
+	if (!IsTransactionState() || InterruptHoldoffCount > 0 ||
+		CritSectionCount > 0)
+		return;
+	now = GetCurrentTimestamp();
+	if (!TimestampDifferenceExceeds(cb_stat_pruned_at, now,
+									CB_STAT_PRUNE_WAIT_MS))
+		return;
+	cb_stat_pruned_at = now;
+
+	keys = palloc(CB_STAT_MAX_INDEXES * sizeof(CbStatKey));
+	n = cb_stat_copy_keys(keys);
+	for (i = 0; i < n; i++)
+	{
+		bool		alive;
+
+		if (keys[i].dboid == MyDatabaseId)
+			alive = SearchSysCacheExists1(RELOID,
+										  ObjectIdGetDatum(keys[i].indexoid));
+		else
+			alive = SearchSysCacheExists1(DATABASEOID,
+										  ObjectIdGetDatum(keys[i].dboid));
+		if (alive)
+			continue;
+		LWLockAcquire(cb_stat_shared->lock, LW_EXCLUSIVE);
+		(void) hash_search(cb_stat_hash, &keys[i], HASH_REMOVE, NULL);
+		pg_atomic_fetch_add_u64(&cb_stat_shared->generation, 1);
+		LWLockRelease(cb_stat_shared->lock);
+	}
+	pfree(keys);
+}
+
+/* Adds the entry unless the table is full. */
+static CbStatEntry *
+cb_stat_enter(const CbStatKey *key)
+{
+	CbStatEntry *entry;
+	bool		found;
+
+	LWLockAcquire(cb_stat_shared->lock, LW_EXCLUSIVE);
+	if (hash_get_num_entries(cb_stat_hash) >= CB_STAT_MAX_INDEXES)
+		entry = hash_search(cb_stat_hash, key, HASH_FIND, NULL);
+	else
+	{
+		entry = hash_search(cb_stat_hash, key, HASH_ENTER_NULL, &found);
+		if (entry != NULL && !found)
+		{
+			for (int i = 0; i < CB_NUM_COUNTERS; i++)
+				pg_atomic_init_u64(&entry->counters[i], 0);
+		}
+	}
+	LWLockRelease(cb_stat_shared->lock);
+	return entry;
+}
+
+/* Finds or makes the entry of an index of this database; NULL if full. */
+static CbStatEntry *
+cb_stat_find(Oid indexoid)
+{
+	CbStatCached *cached = &cb_stat_cache[indexoid & (CB_STAT_CACHE_SIZE - 1)];
+	uint64		generation = pg_atomic_read_u64(&cb_stat_shared->generation);
+	CbStatEntry *entry;
+	CbStatKey	key;
+
+	if (cached->indexoid == indexoid && cached->generation == generation)
+		return cached->entry;
+
+	key.dboid = MyDatabaseId;
+	key.indexoid = indexoid;
+	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
+	entry = hash_search(cb_stat_hash, &key, HASH_FIND, NULL);
+	LWLockRelease(cb_stat_shared->lock);
+	if (entry == NULL)
+		entry = cb_stat_enter(&key);
+	if (entry == NULL)
+	{
+		cb_stat_prune();
+		entry = cb_stat_enter(&key);
+	}
+	if (entry != NULL)
+	{
+		cached->indexoid = indexoid;
+		cached->generation = generation;
+		cached->entry = entry;
+	}
+	return entry;
+}
+
+void
+cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n)
+{
+	CbStatEntry *entry;
+
+	if (cb_stat_hash == NULL || n == 0)
+		return;
+	entry = cb_stat_find(indexoid);
+	if (entry != NULL)
+		pg_atomic_fetch_add_u64(&entry->counters[counter], n);
+}
+
+void
+cb_stat_add(Relation rel, CbCounter counter, uint64 n)
+{
+	cb_stat_add_oid(RelationGetRelid(rel), counter, n);
+}
+
+bool
+cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS])
+{
+	CbStatEntry *entry;
+	CbStatKey	key;
+
+	if (cb_stat_hash == NULL)
+		return false;
+	key.dboid = MyDatabaseId;
+	key.indexoid = indexoid;
+	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
+	entry = hash_search(cb_stat_hash, &key, HASH_FIND, NULL);
+	if (entry != NULL)
+	{
+		for (int i = 0; i < CB_NUM_COUNTERS; i++)
+			counters[i] = pg_atomic_read_u64(&entry->counters[i]);
+	}
+	LWLockRelease(cb_stat_shared->lock);
+	return entry != NULL;
+}
+
+void
+cb_stat_reset(void)
+{
+	HASH_SEQ_STATUS seq;
+	CbStatEntry *entry;
+
+	if (cb_stat_hash == NULL)
+		return;
+	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
+	hash_seq_init(&seq, cb_stat_hash);
+	while ((entry = hash_seq_search(&seq)) != NULL)
+	{
+		if (entry->key.dboid != MyDatabaseId)
+			continue;
+		for (int i = 0; i < CB_NUM_COUNTERS; i++)
+			pg_atomic_write_u64(&entry->counters[i], 0);
+	}
+	LWLockRelease(cb_stat_shared->lock);
+}

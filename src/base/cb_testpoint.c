@@ -1,0 +1,270 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_testpoint.c
+ *	  Named places where tests fail, kill or stop a backend.
+ *
+ * cache_batch.test_points lists them: name=action[,name=action...], with
+ *	  error[:N]		raise an error, each time or at the Nth hit only
+ *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit
+ *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
+ *	  count			count only
+ * cache_batch.test_point_hits shows how often each listed point was reached by
+ * this backend since the list was set.
+ *
+ * "error" and "wait" are ignored where an error could not be raised safely:
+ * in a critical section, with an LWLock held, or outside a transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_base.h"
+
+#ifdef CB_TESTPOINTS
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/resowner.h"
+
+#define CB_TESTPOINT_NAMELEN	40
+#define CB_TESTPOINT_MAX		32
+
+typedef enum CbTestAction
+{
+	CB_TEST_ERROR,
+	CB_TEST_KILL,
+	CB_TEST_WAIT,
+	CB_TEST_COUNT
+} CbTestAction;
+
+typedef struct CbTestPoint
+{
+	char		name[CB_TESTPOINT_NAMELEN];
+	CbTestAction action;
+	int64		arg;
+	int64		hits;
+} CbTestPoint;
+
+typedef struct CbTestPoints
+{
+	int			n;
+	CbTestPoint point[FLEXIBLE_ARRAY_MEMBER];
+} CbTestPoints;
+
+static char *cb_test_points_string = NULL;
+static char *cb_test_hits_string = NULL;
+static CbTestPoints *cb_test_points = NULL;
+
+/* Reads a decimal number that fills the rest of the item. */
+static bool
+cb_testpoint_parse_number(const char *s, int64 *result)
+{
+	char	   *end;
+
+	if (*s == '\0')
+		return false;
+	errno = 0;
+	*result = strtoll(s, &end, 10);
+	return errno == 0 && *end == '\0';
+}
+
+static bool
+cb_testpoint_parse_action(const char *action, CbTestPoint *point)
+{
+	point->arg = 0;
+	if (strcmp(action, "count") == 0)
+		point->action = CB_TEST_COUNT;
+	else if (strcmp(action, "error") == 0)
+		point->action = CB_TEST_ERROR;
+	else if (strcmp(action, "kill") == 0)
+		point->action = CB_TEST_KILL;
+	else if (strncmp(action, "error:", 6) == 0)
+	{
+		point->action = CB_TEST_ERROR;
+		return cb_testpoint_parse_number(action + 6, &point->arg);
+	}
+	else if (strncmp(action, "kill:", 5) == 0)
+	{
+		point->action = CB_TEST_KILL;
+		return cb_testpoint_parse_number(action + 5, &point->arg);
+	}
+	else if (strncmp(action, "wait:", 5) == 0)
+	{
+		point->action = CB_TEST_WAIT;
+		return cb_testpoint_parse_number(action + 5, &point->arg);
+	}
+	else
+		return false;
+	return true;
+}
+
+static bool
+cb_testpoint_parse_item(char *item, CbTestPoint *point)
+{
+	char	   *equals = strchr(item, '=');
+	Size		len;
+
+	if (equals == NULL)
+		return false;
+	*equals = '\0';
+	len = strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789-");
+	if (len == 0 || item[len] != '\0' || len >= CB_TESTPOINT_NAMELEN)
+		return false;
+	strlcpy(point->name, item, CB_TESTPOINT_NAMELEN);
+	point->hits = 0;
+	return cb_testpoint_parse_action(equals + 1, point);
+}
+
+static bool
+cb_testpoint_check(char **newval, void **extra, GucSource source)
+{
+	CbTestPoints *points;
+	char	   *copy;
+	char	   *item;
+	char	   *state = NULL;
+
+	points = malloc(offsetof(CbTestPoints, point) +
+					CB_TESTPOINT_MAX * sizeof(CbTestPoint));
+	copy = strdup(*newval ? *newval : "");
+	if (points == NULL || copy == NULL)
+	{
+		free(points);
+		free(copy);
+		return false;
+	}
+	points->n = 0;
+	for (item = strtok_r(copy, ", ", &state); item != NULL;
+		 item = strtok_r(NULL, ", ", &state))
+	{
+		if (points->n >= CB_TESTPOINT_MAX ||
+			!cb_testpoint_parse_item(item, &points->point[points->n]))
+		{
+			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], wait:KEY, count.");
+			free(points);
+			free(copy);
+			return false;
+		}
+		points->n++;
+	}
+	free(copy);
+	*extra = points;
+	return true;
+}
+
+static void
+cb_testpoint_assign(const char *newval, void *extra)
+{
+	CbTestPoints *points = (CbTestPoints *) extra;
+	int			i;
+
+	cb_test_points = points;
+	for (i = 0; points != NULL && i < points->n; i++)
+		points->point[i].hits = 0;
+}
+
+static const char *
+cb_testpoint_show_hits(void)
+{
+	static char buf[CB_TESTPOINT_MAX * (CB_TESTPOINT_NAMELEN + 24)];
+	Size		used = 0;
+	int			i;
+
+	buf[0] = '\0';
+	for (i = 0; cb_test_points != NULL && i < cb_test_points->n; i++)
+		used += snprintf(buf + used, sizeof(buf) - used, "%s%s:" INT64_FORMAT,
+						 i > 0 ? "," : "", cb_test_points->point[i].name,
+						 cb_test_points->point[i].hits);
+	return buf;
+}
+
+void
+cb_testpoint_define_guc(void)
+{
+	DefineCustomStringVariable("cache_batch.test_points",
+							   "Test points that act, with what they do.",
+							   NULL,
+							   &cb_test_points_string,
+							   "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE,
+							   cb_testpoint_check, cb_testpoint_assign, NULL);
+	DefineCustomStringVariable("cache_batch.test_point_hits",
+							   "How often each of the test points was reached.",
+							   NULL,
+							   &cb_test_hits_string,
+							   "",
+							   PGC_INTERNAL,
+							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL, NULL, cb_testpoint_show_hits);
+}
+
+/*
+ * Waits for an advisory lock, as pg_advisory_lock(key) of another session
+ * holds it, and releases it at once.
+ */
+static void
+cb_testpoint_wait(int64 key)
+{
+	LOCKTAG		tag;
+	bool		session = CurrentResourceOwner == NULL;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (key >> 32),
+						 (uint32) key, 1);
+	(void) LockAcquire(&tag, ShareLock, session, false);
+	LockRelease(&tag, ShareLock, session);
+}
+
+static void
+cb_testpoint_act(CbTestPoint *point)
+{
+	bool		safe = InterruptHoldoffCount == 0 && CritSectionCount == 0 &&
+		MyProc != NULL && IsTransactionState();
+
+	point->hits++;
+	switch (point->action)
+	{
+		case CB_TEST_ERROR:
+			if (safe && (point->arg == 0 || point->hits == point->arg))
+				ereport(ERROR,
+						(errcode(ERRCODE_INTERNAL_ERROR),
+						 errmsg("error at test point \"%s\"", point->name)));
+			break;
+		case CB_TEST_KILL:
+			if (point->arg == 0 || point->hits == point->arg)
+			{
+				kill(MyProcPid, SIGKILL);
+				for (;;)
+					pause();
+			}
+			break;
+		case CB_TEST_WAIT:
+			if (safe)
+				cb_testpoint_wait(point->arg);
+			break;
+		case CB_TEST_COUNT:
+			break;
+	}
+}
+
+void
+cb_testpoint_hit(const char *name)
+{
+	int			i;
+
+	if (likely(cb_test_points == NULL))
+		return;
+	for (i = 0; i < cb_test_points->n; i++)
+	{
+		if (strcmp(cb_test_points->point[i].name, name) == 0)
+		{
+			cb_testpoint_act(&cb_test_points->point[i]);
+			return;
+		}
+	}
+}
+
+#endif							/* CB_TESTPOINTS */

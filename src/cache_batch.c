@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_batch.c
+ *	  What happens when the library is loaded.
+ *
+ * Preloaded, it registers everything: the resource manager, shared memory,
+ * the hooks of staging.  Loaded later, by a backend that opens an index, it
+ * registers only what needs no preloading, so that such an index can be
+ * described and dropped (C1); cb_require_preload() stops everything else.
+ *
+ * It writes nothing and starts nothing here, so pg_upgrade needs no case of
+ * its own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_am.h"
+#include "fmgr.h"
+#include "journal/cb_journal.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "tree/cb_tree.h"
+#include "wal/cb_wal.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request_hook;
+static shmem_startup_hook_type prev_shmem_startup_hook;
+
+static void
+cb_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	cb_stat_shmem_request();
+}
+
+static void
+cb_shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	cb_stat_shmem_startup();
+}
+
+static void
+cb_register_wal(void)
+{
+	cb_wal_register();
+	cb_wal_set_redo(XLOG_CB_JOURNAL_APPEND, cb_redo_journal_append);
+	cb_wal_set_redo(XLOG_CB_JOURNAL_TRUNCATE, cb_redo_journal_truncate);
+	cb_wal_set_redo(XLOG_CB_LEAF_BATCH, cb_redo_insert);
+	cb_wal_set_redo(XLOG_CB_SPLIT, cb_redo_split);
+	cb_wal_set_redo(XLOG_CB_INTERNAL_INSERT, cb_redo_insert);
+	cb_wal_set_redo(XLOG_CB_NEWROOT, cb_redo_newroot);
+	cb_wal_set_redo(XLOG_CB_VACUUM_LEAF, cb_redo_vacuum_leaf);
+}
+
+static void
+cb_install_hooks(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = cb_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = cb_shmem_startup;
+
+	cb_stage_init();
+}
+
+void
+_PG_init(void)
+{
+	cb_preloaded = process_shared_preload_libraries_in_progress;
+	cb_guc_define();
+	cb_options_init();
+
+	if (!cb_preloaded)
+		return;
+
+	cb_register_wal();
+	cb_install_hooks();
+}

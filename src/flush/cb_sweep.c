@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_sweep.c
+ *	  Emptying the journal into the tree: one sorted sweep.
+ *
+ * Sweeps of an index exclude one another by LockPage(index, 1), a
+ * heavyweight lock, so that whoever waits for one is seen by the deadlock
+ * detector (B1).  Whoever holds it has its lock on the relation already.
+ *
+ * An error or a crash at any point leaves the journal as it was: the sweep is
+ * done again by the next who comes, and entries that reached the tree are
+ * skipped then (I5).  Entries appended while a sweep runs lie at or above the
+ * head that it read, and stay.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "base/cb_base.h"
+#include "flush/cb_flush.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+
+/* the page number that stands for "sweep of this index" in the lock manager */
+#define CB_SWEEP_LOCK_PAGE		1
+
+/* Leave out the entries whose TID VACUUM calls dead. */
+static int
+cb_sweep_drop_dead(CbSortEntry *entries, int n, IndexBulkDeleteCallback callback,
+				   void *callback_state)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < n; i++)
+		if (!callback(&entries[i].itup->t_tid, callback_state))
+			entries[kept++] = entries[i];
+	return kept;
+}
+
+static void
+cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stats)
+{
+	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + cause, 1);
+	cb_stat_add(rel, CB_STAT_FLUSHED, n);
+	cb_stat_add(rel, CB_STAT_LEAF_VISITS, stats->visits);
+	cb_stat_add(rel, CB_STAT_DESCENTS, stats->descents);
+	cb_stat_add(rel, CB_STAT_APPLIED, stats->entries);
+	cb_stat_add(rel, CB_STAT_SPLITS, stats->splits);
+}
+
+/* The sweep itself; the sweep lock is held. */
+static void
+cb_sweep_run(Relation rel, CbFlushCause cause, IndexBulkDeleteCallback callback,
+			 void *callback_state)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch sweep",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	CbApplyStats stats = {0};
+	CbJournalBatch batch;
+	CbKeyDesc	kd;
+	int			n;
+
+	CB_TEST_POINT("sweep-start");
+	cb_key_init(&kd, rel);
+	cb_journal_read_all(&kd, &batch);
+	CB_TEST_POINT("sweep-read");
+	n = batch.n;
+	if (callback)
+		n = cb_sweep_drop_dead(batch.entries, n, callback, callback_state);
+#ifdef CB_MUTATE_I1_TRUNCATE_FIRST
+	cb_journal_truncate(rel, &batch);
+#endif
+	cb_key_sort(&kd, batch.entries, n);
+	cb_tree_apply(&kd, batch.entries, n, &stats);
+	CB_TEST_POINT("sweep-applied");
+#ifndef CB_MUTATE_I1_TRUNCATE_FIRST
+	cb_journal_truncate(rel, &batch);
+#endif
+	if (batch.n > 0)
+		cb_sweep_count(rel, cause, batch.n, &stats);
+
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+}
+
+/*
+ * Empties the journal up to its head at the time of the call; see the header.
+ */
+bool
+cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait,
+			   IndexBulkDeleteCallback callback, void *callback_state)
+{
+	if (RecoveryInProgress())
+		return false;
+	if (wait)
+		LockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	else if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
+		return false;
+
+	cb_sweep_run(rel, cause, callback, callback_state);
+	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	return true;
+}

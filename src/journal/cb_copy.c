@@ -1,0 +1,381 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_copy.c
+ *	  A backend's private sorted copies of journals.
+ *
+ * A copy is a short list of immutable sorted runs.  A scan that begins reads
+ * the tail and then what was appended since the copy was last extended, which
+ * becomes one more run; runs are merged as they become many.  So no scan reads
+ * the journal afresh.  Scans hold references to the runs that they saw, which
+ * are freed with the last one.
+ *
+ * Why a scan sees all it must (I1, I11): its snapshot is taken before the
+ * tail is read, and whatever the snapshot can see was published before it.
+ * What lies below the tail was in the tree before the tail moved; what lies
+ * above is read here, or, if its page is recycled before we come to it, lies
+ * below a newer tail and is in the tree as well.  The tree is read later.
+ * Entries below the tail are ignored: VACUUM may have removed them from the
+ * tree and given their TIDs away.
+ *
+ * A copy belongs to a build of the index: the build id tells.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "journal/cb_read.h"
+#include "miscadmin.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+typedef struct CbCopy
+{
+	Oid			indexoid;		/* hash key */
+	uint8		build_id[CB_BUILD_ID_LEN];
+	CbPos		pos;			/* read up to here */
+	BlockNumber block;			/* page of pos */
+	int			nruns;
+	CbRun	   *runs[CB_MAX_RUNS];
+} CbCopy;
+
+/* copies that no scan uses are dropped past this many bytes in all */
+#define CB_COPY_TOTAL_LIMIT		(64 * 1024 * 1024)
+
+static HTAB *cb_copies = NULL;
+static MemoryContext cb_copy_cxt = NULL;
+static Size cb_copy_total = 0;
+
+/* ---------- runs ---------- */
+
+static void
+cb_copy_unref(CbRun *run)
+{
+	Assert(run->refcount > 0);
+	if (--run->refcount == 0)
+	{
+		cb_copy_total -= run->bytes;
+		MemoryContextDelete(run->cxt);
+	}
+}
+
+static void
+cb_copy_clear(CbCopy *copy)
+{
+	while (copy->nruns > 0)
+		cb_copy_unref(copy->runs[--copy->nruns]);
+	copy->pos = 0;
+	copy->block = InvalidBlockNumber;
+}
+
+/* Keep one of equal entries: the one that is in the journal longest. */
+static int
+cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (kept > 0 &&
+			ItemPointerEquals(&entries[kept - 1].itup->t_tid, &entries[i].itup->t_tid) &&
+			cb_key_compare(kd, entries[kept - 1].itup, entries[i].itup) == 0)
+		{
+			entries[kept - 1].pos = Max(entries[kept - 1].pos, entries[i].pos);
+			continue;
+		}
+		entries[kept++] = entries[i];
+	}
+	return kept;
+}
+
+/*
+ * Make a run of entries that, with their bytes, live in cxt; n > 0.  They
+ * need not be sorted.
+ */
+static CbRun *
+cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
+				 int n)
+{
+	CbRun	   *run;
+
+	cb_key_sort(kd, entries, n);
+	run = MemoryContextAllocZero(cxt, sizeof(CbRun));
+	run->cxt = cxt;
+	run->refcount = 1;
+	run->entries = entries;
+	run->n = cb_copy_drop_duplicates(kd, entries, n);
+	run->min_pos = run->max_pos = entries[0].pos;
+	for (int i = 1; i < run->n; i++)
+	{
+		run->min_pos = Min(run->min_pos, entries[i].pos);
+		run->max_pos = Max(run->max_pos, entries[i].pos);
+	}
+	run->bytes = MemoryContextMemAllocated(cxt, false);
+	cb_copy_total += run->bytes;
+	return run;
+}
+
+/* Copy the entries of a run that lie at tail or above to out; returns how many. */
+static int
+cb_copy_take(CbRun *run, CbPos tail, CbSortEntry *out, char **bytes)
+{
+	int			n = 0;
+
+	for (int i = 0; i < run->n; i++)
+	{
+		Size		size = IndexTupleSize(run->entries[i].itup);
+
+		if (run->entries[i].pos < tail)
+			continue;
+		out[n] = run->entries[i];
+		memcpy(*bytes, run->entries[i].itup, size);
+		out[n].itup = (IndexTuple) *bytes;
+		*bytes += MAXALIGN(size);
+		n++;
+	}
+	return n;
+}
+
+static Size
+cb_copy_run_size(CbRun *run)
+{
+	Size		size = 0;
+
+	for (int i = 0; i < run->n; i++)
+		size += MAXALIGN(IndexTupleSize(run->entries[i].itup));
+	return size;
+}
+
+/*
+ * One run of what two hold at tail or above; NULL if that is nothing.  They
+ * are left as they are.
+ */
+static CbRun *
+cb_copy_merge(const CbKeyDesc *kd, CbRun *a, CbRun *b, CbPos tail)
+{
+	MemoryContext cxt = AllocSetContextCreate(cb_copy_cxt,
+											  "cache_batch journal run",
+											  ALLOCSET_DEFAULT_SIZES);
+	CbRun	   *run = NULL;
+
+	/* the comparison may raise an error */
+	PG_TRY();
+	{
+		CbSortEntry *entries = MemoryContextAllocHuge(cxt, sizeof(CbSortEntry) * (a->n + b->n));
+		char	   *bytes = MemoryContextAllocHuge(cxt, cb_copy_run_size(a) + cb_copy_run_size(b) + 1);
+		int			n = cb_copy_take(a, tail, entries, &bytes);
+
+		n += cb_copy_take(b, tail, entries + n, &bytes);
+		for (int i = 0; i < n; i++)
+		{
+			CbPos		pos = entries[i].pos;
+
+			cb_key_fill_sort_entry(kd, &entries[i], entries[i].itup);
+			entries[i].pos = pos;
+		}
+		if (n > 0)
+			run = cb_copy_make_run(kd, cxt, entries, n);
+	}
+	PG_CATCH();
+	{
+		MemoryContextDelete(cxt);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (run == NULL)
+		MemoryContextDelete(cxt);
+	return run;
+}
+
+/* Keep the runs few, each at least twice as large as the next. */
+static void
+cb_copy_compact(const CbKeyDesc *kd, CbCopy *copy, CbPos tail)
+{
+	while (copy->nruns >= 2)
+	{
+		CbRun	   *a = copy->runs[copy->nruns - 2];
+		CbRun	   *b = copy->runs[copy->nruns - 1];
+		CbRun	   *merged;
+
+		if (copy->nruns < CB_MAX_RUNS && a->n > b->n * 2)
+			break;
+		merged = cb_copy_merge(kd, a, b, tail);
+		copy->nruns -= 2;
+		if (merged)
+			copy->runs[copy->nruns++] = merged;
+		cb_copy_unref(a);
+		cb_copy_unref(b);
+	}
+}
+
+/* Runs that lie wholly below the tail are in the tree. */
+static void
+cb_copy_drop_below(CbCopy *copy, CbPos tail)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < copy->nruns; i++)
+	{
+		if (copy->runs[i]->max_pos < tail)
+			cb_copy_unref(copy->runs[i]);
+		else
+			copy->runs[kept++] = copy->runs[i];
+	}
+	copy->nruns = kept;
+}
+
+/* ---------- copies ---------- */
+
+static CbCopy *
+cb_copy_find(Relation rel, const CbMetaPageData *meta)
+{
+	Oid			indexoid = RelationGetRelid(rel);
+	CbCopy	   *copy;
+	bool		found;
+
+	if (cb_copies == NULL)
+	{
+		HASHCTL		ctl = {0};
+
+		cb_copy_cxt = AllocSetContextCreate(CacheMemoryContext,
+											"cache_batch journal copies",
+											ALLOCSET_SMALL_SIZES);
+		ctl.keysize = sizeof(Oid);
+		ctl.entrysize = sizeof(CbCopy);
+		ctl.hcxt = cb_copy_cxt;
+		cb_copies = hash_create("cache_batch journal copies", 64, &ctl,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	copy = hash_search(cb_copies, &indexoid, HASH_ENTER, &found);
+	if (!found)
+	{
+		copy->nruns = 0;
+		cb_copy_clear(copy);
+	}
+	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0)
+		cb_copy_clear(copy);
+	memcpy(copy->build_id, meta->build_id, CB_BUILD_ID_LEN);
+	return copy;
+}
+
+/* Let go of all copies but this one; scans keep what they use. */
+static void
+cb_copy_clear_others(CbCopy *keep)
+{
+	HASH_SEQ_STATUS seq;
+	CbCopy	   *copy;
+
+	hash_seq_init(&seq, cb_copies);
+	while ((copy = hash_seq_search(&seq)) != NULL)
+		if (copy != keep)
+			cb_copy_clear(copy);
+}
+
+/*
+ * Append what the journal holds from copy->pos on to the copy, as a run.
+ * False: a page was recycled under us.
+ */
+static bool
+cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch journal run",
+											  ALLOCSET_DEFAULT_SIZES);
+	CbReader	reader;
+	bool		complete;
+
+	cb_read_begin(&reader, cxt, copy->pos, copy->block);
+	complete = cb_read_to_head(kd, &reader, snapshot);
+	cb_stat_add(kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
+	if (complete && reader.n > 0)
+	{
+		CbRun	   *run = cb_copy_make_run(kd, cxt, reader.entries, reader.n);
+
+		/* from here on the copy owns it */
+		MemoryContextSetParent(cxt, cb_copy_cxt);
+		copy->runs[copy->nruns++] = run;
+	}
+	else
+		MemoryContextDelete(cxt);
+	if (complete)
+	{
+		copy->pos = reader.pos;
+		copy->block = reader.block;
+	}
+	return complete;
+}
+
+/* Bring the copy up to the journal's head; returns the tail it is valid from. */
+static CbPos
+cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbCopy **copy_p)
+{
+	for (;;)
+	{
+		CbMetaPageData meta;
+		CbCopy	   *copy;
+
+		cb_tree_read_meta(kd->rel, snapshot, &meta);
+		*copy_p = copy = cb_copy_find(kd->rel, &meta);
+		cb_copy_drop_below(copy, meta.journal_tail);
+		if (meta.journal_tail_block == InvalidBlockNumber)
+			return meta.journal_tail;
+		if (copy->pos < meta.journal_tail)
+		{
+			copy->pos = meta.journal_tail;
+			copy->block = meta.journal_tail_block;
+		}
+		cb_copy_compact(kd, copy, meta.journal_tail);
+		if (cb_copy_extend(kd, copy, snapshot))
+			return meta.journal_tail;
+
+		/* recycled: the tail has moved past what we were reading */
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static void
+cb_copy_release_callback(void *arg)
+{
+	cb_copy_release(arg);
+}
+
+/*
+ * What a scan with this snapshot has to see of the journal.  The result lives
+ * in the current memory context and is released with it, or before by
+ * cb_copy_release().
+ */
+CbUpper *
+cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot)
+{
+	CbUpper    *upper = palloc0(sizeof(CbUpper));
+	CbCopy	   *copy;
+
+	upper->tail = cb_copy_refresh(kd, snapshot, &copy);
+#ifdef CB_MUTATE_I11_TAIL
+	upper->tail = 0;
+#endif
+	upper->nruns = copy->nruns;
+	for (int i = 0; i < copy->nruns; i++)
+	{
+		upper->runs[i] = copy->runs[i];
+		upper->runs[i]->refcount++;
+	}
+	upper->cb.func = cb_copy_release_callback;
+	upper->cb.arg = upper;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &upper->cb);
+	if (cb_copy_total > CB_COPY_TOTAL_LIMIT)
+		cb_copy_clear_others(copy);
+	return upper;
+}
+
+/* Drop the references; may be called twice. */
+void
+cb_copy_release(CbUpper *upper)
+{
+	if (upper->released)
+		return;
+	upper->released = true;
+	for (int i = 0; i < upper->nruns; i++)
+		cb_copy_unref(upper->runs[i]);
+}

@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_drain.c
+ *	  Reading the whole journal for a sweep, and truncating it afterwards.
+ *
+ * Both run under LockPage(index, 1), which keeps other sweeps out, so the
+ * tail stands still in between.  The truncation's WAL record comes after those
+ * of all leaves that got the entries (I1), and before VACUUM removes anything
+ * (I4).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "journal/cb_read.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/indexfsm.h"
+#include "wal/cb_wal.h"
+
+/*
+ * Read everything from the tail to the head as it is now, into the current
+ * memory context.
+ */
+void
+cb_journal_read_all(const CbKeyDesc *kd, CbJournalBatch *batch)
+{
+	CbMetaPageData meta;
+	CbReader	reader;
+
+	cb_tree_read_meta(kd->rel, NULL, &meta);
+	memset(batch, 0, sizeof(CbJournalBatch));
+	batch->from = batch->upto = meta.journal_tail;
+	batch->upto_block = meta.journal_tail_block;
+	if (meta.journal_tail_block == InvalidBlockNumber)
+		return;
+
+	cb_read_begin(&reader, CurrentMemoryContext, meta.journal_tail,
+				  meta.journal_tail_block);
+	if (!cb_read_to_head(kd, &reader, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
+						reader.block, RelationGetRelationName(kd->rel),
+						CbPosSeq(reader.pos)),
+				 errhint("Please REINDEX it.")));
+	batch->upto = reader.pos;
+	batch->upto_block = reader.block;
+	batch->npages = reader.nleft;
+	batch->pages = reader.left;
+	batch->n = reader.n;
+	batch->entries = reader.entries;
+}
+
+static void
+cb_drain_set_tail(Page page, CbPos tail, BlockNumber tail_block)
+{
+	CbMetaPageData *meta = CbPageGetMeta(page);
+
+	meta->journal_tail = tail;
+	meta->journal_tail_block = tail_block;
+}
+
+static void
+cb_drain_log(Buffer buf, CbPos tail, BlockNumber tail_block)
+{
+	xl_cb_journal_truncate xlrec = {0};
+	XLogRecPtr	lsn;
+
+	xlrec.tail = tail;
+	xlrec.tail_block = tail_block;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbJournalTruncate);
+	XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_JOURNAL_TRUNCATE);
+	PageSetLSN(BufferGetPage(buf), lsn);
+}
+
+/*
+ * Move the tail behind a batch whose entries are all in the tree, and put the
+ * pages that it leaves into the free space map.
+ */
+void
+cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
+{
+	Buffer		buf;
+	Page		page;
+
+	if (batch->upto == batch->from)
+		return;
+
+	buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buf);
+	if (cb_page_check_meta(rel, page)->journal_tail != batch->from)
+		elog(ERROR, "cache_batch: the journal of index \"%s\" was truncated by another sweep",
+			 RelationGetRelationName(rel));
+
+	START_CRIT_SECTION();
+	cb_drain_set_tail(page, batch->upto, batch->upto_block);
+	MarkBufferDirty(buf);
+	if (RelationNeedsWAL(rel))
+		cb_drain_log(buf, batch->upto, batch->upto_block);
+	END_CRIT_SECTION();
+	UnlockReleaseBuffer(buf);
+	cb_rel_cache(rel)->journal_tail = batch->upto;
+	CB_TEST_POINT("sweep-truncated");
+
+	for (int i = 0; i < batch->npages; i++)
+		RecordFreeIndexPage(rel, batch->pages[i]);
+	if (batch->npages > 0)
+		IndexFreeSpaceMapVacuum(rel);
+}
+
+/* Redo of XLOG_CB_JOURNAL_TRUNCATE. */
+void
+cb_redo_journal_truncate(XLogReaderState *record)
+{
+	xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) XLogRecGetData(record);
+	Buffer		buf;
+
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buf);
+
+		cb_drain_set_tail(page, xlrec->tail, xlrec->tail_block);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_read.c
+ *	  Reading entries from the journal's pages.
+ *
+ * A page is believed only if, under its lock, it is a journal page with the
+ * sequence number that is expected: truncated pages are reused (I11, U17).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "journal/cb_read.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/* Begin to read at pos, which lies in the given block. */
+void
+cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos, BlockNumber block)
+{
+	memset(reader, 0, sizeof(CbReader));
+	reader->cxt = cxt;
+	reader->pos = pos;
+	reader->block = block;
+}
+
+static void
+cb_read_add_entry(const CbKeyDesc *kd, CbReader *reader, IndexTuple itup, CbPos pos)
+{
+	if (reader->n == reader->allocated)
+	{
+		reader->allocated = Max(64, reader->allocated * 2);
+		reader->entries = reader->entries == NULL ?
+			MemoryContextAllocHuge(reader->cxt, sizeof(CbSortEntry) * reader->allocated) :
+			repalloc_huge(reader->entries, sizeof(CbSortEntry) * reader->allocated);
+	}
+	cb_key_fill_sort_entry(kd, &reader->entries[reader->n], itup);
+	reader->entries[reader->n].pos = pos;
+	reader->n++;
+}
+
+static void
+cb_read_note_left(CbReader *reader)
+{
+	if (reader->nleft == reader->left_allocated)
+	{
+		reader->left_allocated = Max(64, reader->left_allocated * 2);
+		reader->left = reader->left == NULL ?
+			MemoryContextAlloc(reader->cxt, sizeof(BlockNumber) * reader->left_allocated) :
+			repalloc_huge(reader->left, sizeof(BlockNumber) * reader->left_allocated);
+	}
+	reader->left[reader->nleft++] = reader->block;
+}
+
+/* Take the entries out of a copy of a page's bytes from offset off on. */
+static void
+cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
+			  uint64 seq, uint32 off)
+{
+	Size		at = 0;
+
+	while (at < len)
+	{
+		IndexTuple	itup = (IndexTuple) (bytes + at);
+		Size		size = len - at < sizeof(IndexTupleData) ? 0 :
+			MAXALIGN(IndexTupleSize(itup));
+
+		if (size < sizeof(IndexTupleData) || size > len - at)
+			ereport(ERROR,
+					(errcode(ERRCODE_INDEX_CORRUPTED),
+					 errmsg("journal page %u of index \"%s\" has a corrupted entry at offset %u",
+							reader->block, RelationGetRelationName(kd->rel),
+							(unsigned) (off + at)),
+					 errhint("Please REINDEX it.")));
+		cb_read_add_entry(kd, reader, itup, CbPosMake(seq, off + at));
+		at += size;
+	}
+}
+
+/*
+ * Read one page from reader->pos on, and step to the next page if there is
+ * one (*more).  False: the page has been recycled.
+ */
+static bool
+cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *more)
+{
+	uint64		seq = CbPosSeq(reader->pos);
+	uint32		off = CbPosOff(reader->pos);
+	Buffer		buf = ReadBuffer(kd->rel, reader->block);
+	Page		page = BufferGetPage(buf);
+	char	   *bytes = NULL;
+	Size		len;
+	BlockNumber next;
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (PageIsNew(page) || CbPageGetOpaque(page)->page_id != CB_PAGE_ID ||
+		!CbPageIsJournal(page)
+#ifndef CB_MUTATE_I11_SEQUENCE
+		|| CbJournalGetHeader(page)->seq != seq
+#endif
+		|| ((PageHeader) page)->pd_lower < off)
+	{
+		UnlockReleaseBuffer(buf);
+		return false;
+	}
+	if (snapshot)
+		TestForOldSnapshot(snapshot, kd->rel, page);
+	len = ((PageHeader) page)->pd_lower - off;
+	if (len > 0)
+	{
+		bytes = MemoryContextAlloc(reader->cxt, len);
+		memcpy(bytes, (char *) page + off, len);
+	}
+	next = CbPageGetOpaque(page)->next;
+	UnlockReleaseBuffer(buf);
+
+	reader->npages++;
+	if (len > 0)
+		cb_read_parse(kd, reader, bytes, len, seq, off);
+	*more = next != InvalidBlockNumber;
+	if (*more)
+	{
+		cb_read_note_left(reader);
+		reader->block = next;
+		reader->pos = CbPosMake(seq + 1, CB_JOURNAL_FIRST);
+	}
+	else
+		reader->pos = CbPosMake(seq, off + len);
+	return true;
+}
+
+/*
+ * Read all entries from reader->pos to the head; afterwards reader->pos is
+ * the head.  Holds one page lock at a time.  False: a page was recycled, so
+ * what was to be read is in the tree; begin again from the new tail.
+ */
+bool
+cb_read_to_head(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot)
+{
+	bool		more = true;
+
+	while (more)
+	{
+		if (!cb_read_page(kd, reader, snapshot, &more))
+			return false;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}

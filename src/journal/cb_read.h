@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_read.h
+ *	  Reading the journal's pages, shared by private copies and drains.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_READ_H
+#define CB_READ_H
+
+#include "journal/cb_journal.h"
+
+/* entries read from the journal, and the memory that holds them */
+typedef struct CbReader
+{
+	MemoryContext cxt;			/* of the entries and their bytes */
+	CbPos		pos;			/* where to read on */
+	BlockNumber block;			/* page of pos */
+	int			npages;			/* pages read */
+	int			n;
+	int			allocated;
+	CbSortEntry *entries;
+	BlockNumber *left;			/* blocks of pages gone through, or NULL */
+	int			nleft;
+	int			left_allocated;
+} CbReader;
+
+extern void cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos,
+						  BlockNumber block);
+extern bool cb_read_to_head(const CbKeyDesc *kd, CbReader *reader,
+							Snapshot snapshot);
+
+#endif							/* CB_READ_H */

@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_page.c
+ *	  Initialising, checking and changing single pages.
+ *
+ * Nothing here takes a lock, writes WAL, compares keys or looks at a second
+ * page.  The mutations are called by the doing side inside its critical
+ * section, on pages that were found to have the room, and by redo; none of
+ * them can fail there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "page/cb_page.h"
+
+void
+cb_page_init(Page page, uint16 flags, uint16 level)
+{
+	CbPageOpaque opaque;
+
+	PageInit(page, BLCKSZ, sizeof(CbPageOpaqueData));
+	opaque = CbPageGetOpaque(page);
+	opaque->next = InvalidBlockNumber;
+	opaque->level = level;
+	opaque->flags = flags;
+	opaque->version = CB_FORMAT_VERSION;
+	opaque->page_id = CB_PAGE_ID;
+}
+
+void
+cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
+				  uint32 root_level)
+{
+	CbMetaPageData *meta;
+
+	cb_page_init(page, CBP_META, 0);
+	meta = CbPageGetMeta(page);
+	memset(meta, 0, sizeof(CbMetaPageData));
+	meta->magic = CB_META_MAGIC;
+	meta->version = CB_FORMAT_VERSION;
+	memcpy(meta->build_id, build_id, CB_BUILD_ID_LEN);
+	meta->root = root;
+	meta->root_level = root_level;
+	meta->journal_tail = CbPosMake(1, CB_JOURNAL_FIRST);
+	meta->journal_tail_block = InvalidBlockNumber;
+	meta->nlevels = 2;
+	meta->levels[0] = CB_LEVEL_JOURNAL;
+	meta->levels[1] = CB_LEVEL_TREE;
+
+	/* what lies below pd_lower survives a full-page image */
+	((PageHeader) page)->pd_lower =
+		((char *) meta + sizeof(CbMetaPageData)) - (char *) page;
+}
+
+void
+cb_page_init_journal(Page page, uint64 seq)
+{
+	CbJournalHeader *header;
+
+	cb_page_init(page, CBP_JOURNAL, 0);
+	header = CbJournalGetHeader(page);
+	header->seq = seq;
+	header->reserved = 0;
+	((PageHeader) page)->pd_lower = CB_JOURNAL_FIRST;
+}
+
+static void
+cb_page_report_corrupt(Relation rel, BlockNumber blkno, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("index \"%s\" contains %s at block %u",
+					RelationGetRelationName(rel), what, blkno),
+			 errhint("Please REINDEX it.")));
+}
+
+/*
+ * Raises an error unless the page is one of ours.  An all-zero page is
+ * reported too: whoever may meet one tests for it first.
+ */
+void
+cb_page_check(Relation rel, BlockNumber blkno, Page page)
+{
+	if (PageIsNew(page))
+		cb_page_report_corrupt(rel, blkno, "an unexpected zero page");
+	if (PageGetSpecialSize(page) != MAXALIGN(sizeof(CbPageOpaqueData)) ||
+		CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
+		cb_page_report_corrupt(rel, blkno, "a corrupted page");
+	if (CbPageGetOpaque(page)->version != CB_FORMAT_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("page %u of index \"%s\" has format version %u, but this version of cache_batch reads version %d",
+						blkno, RelationGetRelationName(rel),
+						CbPageGetOpaque(page)->version, CB_FORMAT_VERSION),
+				 errhint("Please REINDEX it.")));
+}
+
+/* Checks the metapage and returns its contents. */
+CbMetaPageData *
+cb_page_check_meta(Relation rel, Page page)
+{
+	CbMetaPageData *meta;
+
+	cb_page_check(rel, CB_METAPAGE_BLKNO, page);
+	meta = CbPageGetMeta(page);
+	if ((CbPageGetOpaque(page)->flags & CBP_META) == 0 ||
+		meta->magic != CB_META_MAGIC)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" is not a cachebatch index",
+						RelationGetRelationName(rel)),
+				 errhint("Please REINDEX it.")));
+	if (meta->version != CB_FORMAT_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" has format version %u, but this version of cache_batch reads version %d",
+						RelationGetRelationName(rel), meta->version,
+						CB_FORMAT_VERSION),
+				 errhint("Please REINDEX it.")));
+	return meta;
+}
+
+/*
+ * Insert n tuples, so that afterwards the i-th stands at offsets[i].
+ *
+ * offsets ascend; tuples stand one after the other, each MAXALIGNed, and take
+ * tuples_len bytes in all.  The page has the room.  The line pointer array is
+ * merged from its end, so the cost does not depend on how the new ones are
+ * spread.
+ */
+void
+cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
+					 const char *tuples, Size tuples_len)
+{
+	PageHeader	header = (PageHeader) page;
+	int			old_max = PageGetMaxOffsetNumber(page);
+	int			dst = old_max + n;
+	int			src = old_max;
+	Size		at = tuples_len;
+
+	Assert(header->pd_upper - header->pd_lower >=
+		   tuples_len + n * sizeof(ItemIdData));
+
+	header->pd_upper -= tuples_len;
+	memcpy((char *) page + header->pd_upper, tuples, tuples_len);
+	header->pd_lower += n * sizeof(ItemIdData);
+
+	/* the tuples' sizes are known only front to back, so find each start */
+	{
+		Size		starts[MaxIndexTuplesPerPage];
+
+		Assert(n <= MaxIndexTuplesPerPage);
+		at = 0;
+		for (int i = 0; i < n; i++)
+		{
+			starts[i] = at;
+			at += MAXALIGN(IndexTupleSize((IndexTuple) (tuples + at)));
+		}
+		Assert(at == tuples_len);
+
+		for (int i = n - 1; i >= 0; i--)
+		{
+			IndexTuple	itup = (IndexTuple) (tuples + starts[i]);
+
+			while (dst > offsets[i])
+			{
+				*PageGetItemId(page, dst) = *PageGetItemId(page, src);
+				dst--;
+				src--;
+			}
+			ItemIdSetNormal(PageGetItemId(page, dst),
+							header->pd_upper + starts[i],
+							IndexTupleSize(itup));
+			dst--;
+		}
+	}
+	CbPageGetOpaque(page)->flags &= ~CBP_EMPTY;
+}
+
+/*
+ * Remove the items at the given ascending offsets, and mark a leaf that is
+ * left without entries as empty.  Its key range stays its own.
+ */
+void
+cb_page_delete_items(Page page, OffsetNumber *offsets, int n)
+{
+	CbPageOpaque opaque = CbPageGetOpaque(page);
+
+	if (n > 0)
+		PageIndexMultiDelete(page, offsets, n);
+	opaque->cycleid = 0;
+	opaque->flags &= ~CBP_HAS_GARBAGE;
+	if (PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
+		opaque->flags |= CBP_EMPTY;
+}
+
+/* Append entries to a journal page that has the room. */
+void
+cb_page_append_journal(Page page, const char *data, Size len)
+{
+	PageHeader	header = (PageHeader) page;
+
+	Assert(header->pd_lower + len <= CB_JOURNAL_END);
+	memcpy((char *) page + header->pd_lower, data, len);
+	header->pd_lower += len;
+}
+
+/* The right sibling has its downlink now. */
+void
+cb_page_clear_incomplete(Page page)
+{
+	CbPageGetOpaque(page)->flags &= ~CBP_INCOMPLETE_SPLIT;
+}

@@ -1,0 +1,177 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_page.h
+ *	  Layout of every page of a cachebatch index, and pure page mutations.
+ *
+ * Block 0 is the metapage.  Every other page is a tree page (leaf or
+ * internal), a journal page, or free.  All have CbPageOpaqueData as their
+ * special area; a page without CB_PAGE_ID there that is not all-zero is
+ * corrupt.
+ *
+ * Tree pages hold tuples in nbtree's format: leaf entries are plain index
+ * tuples, separators are pivot tuples (see nbtree.h).  Item 1 of a page that
+ * is not the rightmost of its level is its high key.  A page covers the
+ * entries e with low <= e < high key in (key, TID) order, low being the
+ * separator that leads to it; note that nbtree has the bounds the other way
+ * round.  The first downlink of an internal page has no key (minus infinity).
+ *
+ * Mutations here change one Page and nothing else: they cannot fail, never
+ * compare keys, and serve the doing side and redo alike.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_PAGE_H
+#define CB_PAGE_H
+
+#include "base/cb_compat.h"
+#include "storage/bufpage.h"
+
+/* version of the on-disk format, in the metapage and in every page */
+#define CB_FORMAT_VERSION	1
+
+#define CB_META_MAGIC		0xCBA7C401
+#define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
+
+#define CB_METAPAGE_BLKNO	0
+
+typedef struct CbPageOpaqueData
+{
+	BlockNumber next;			/* right sibling, or next journal page */
+	uint16		level;			/* 0: leaf */
+	uint16		flags;			/* CBP_* */
+	BTCycleId	cycleid;		/* vacuum cycle id of the latest split */
+	uint16		version;		/* CB_FORMAT_VERSION */
+	uint16		reserved;
+	uint16		page_id;		/* CB_PAGE_ID */
+} CbPageOpaqueData;
+
+typedef CbPageOpaqueData *CbPageOpaque;
+
+StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
+
+#define CBP_META				(1 << 0)
+#define CBP_LEAF				(1 << 1)
+#define CBP_INTERNAL			(1 << 2)
+#define CBP_JOURNAL				(1 << 3)
+#define CBP_ROOT				(1 << 4)	/* leftmost page of the top level */
+#define CBP_INCOMPLETE_SPLIT	(1 << 5)	/* right sibling has no downlink */
+#define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
+#define CBP_HALF_DEAD			(1 << 7)	/* on its way out of the tree */
+#define CBP_EMPTY				(1 << 8)	/* leaf that VACUUM left without entries */
+#define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has LP_DEAD items */
+
+#define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
+#define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
+#define CbPageIsTree(page) \
+	((CbPageGetOpaque(page)->flags & (CBP_LEAF | CBP_INTERNAL)) != 0)
+#define CbPageIsJournal(page) ((CbPageGetOpaque(page)->flags & CBP_JOURNAL) != 0)
+#define CbPageIsRightmost(page) \
+	(CbPageGetOpaque(page)->next == InvalidBlockNumber)
+#define CbPageIsGone(page) \
+	((CbPageGetOpaque(page)->flags & (CBP_DELETED | CBP_HALF_DEAD)) != 0)
+#define CbPageHasIncompleteSplit(page) \
+	((CbPageGetOpaque(page)->flags & CBP_INCOMPLETE_SPLIT) != 0)
+
+#define CB_HIKEY	((OffsetNumber) 1)
+#define CbPageFirstItem(page) \
+	(CbPageIsRightmost(page) ? FirstOffsetNumber : OffsetNumberNext(CB_HIKEY))
+#define CbPageGetTuple(page, off) \
+	((IndexTuple) PageGetItem((page), PageGetItemId((page), (off))))
+#define CbPageGetHighKey(page) CbPageGetTuple(page, CB_HIKEY)
+
+/* bytes for line pointers and tuples on a fresh page */
+#define CB_PAGE_ROOM \
+	(BLCKSZ - MAXALIGN(SizeOfPageHeaderData) - MAXALIGN(sizeof(CbPageOpaqueData)))
+
+/* what one tuple takes of that room */
+#define CbItemSpace(itup) (MAXALIGN(IndexTupleSize(itup)) + sizeof(ItemIdData))
+
+/*
+ * Largest entry: btree's limit (a third of a page, less the TID that a
+ * separator may need), so that what btree takes, cachebatch takes.
+ */
+#define CB_MAX_ITEM_SIZE \
+	(MAXALIGN_DOWN((BLCKSZ - \
+					MAXALIGN(SizeOfPageHeaderData + 3 * sizeof(ItemIdData) + \
+							 3 * sizeof(ItemPointerData)) - \
+					MAXALIGN(sizeof(BTPageOpaqueData))) / 3))
+
+/* ---------- metapage ---------- */
+
+#define CB_BUILD_ID_LEN		16
+
+/* the levels of an index, upper first; scans and VACUUM treat them as a list */
+typedef enum CbLevelKind
+{
+	CB_LEVEL_NONE = 0,
+	CB_LEVEL_JOURNAL = 1,
+	CB_LEVEL_RUNS = 2,			/* reserved: range buffers */
+	CB_LEVEL_TREE = 3
+} CbLevelKind;
+
+#define CB_MAX_LEVELS		8
+
+/*
+ * A journal position: page sequence number * BLCKSZ + byte offset in the
+ * page.  Sequence numbers start at 1 and are never reused within a build.
+ */
+typedef uint64 CbPos;
+
+#define CbPosMake(seq, off)	((CbPos) (seq) * BLCKSZ + (off))
+#define CbPosSeq(pos)		((uint64) ((pos) / BLCKSZ))
+#define CbPosOff(pos)		((uint32) ((pos) % BLCKSZ))
+
+typedef struct CbMetaPageData
+{
+	uint32		magic;
+	uint32		version;
+	uint8		build_id[CB_BUILD_ID_LEN];	/* I0: new with every build */
+	BlockNumber root;
+	uint32		root_level;
+	CbPos		journal_tail;	/* first position that is not in the tree */
+	BlockNumber journal_tail_block; /* page that holds it; Invalid: no journal
+									 * page yet */
+	uint32		nlevels;
+	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
+} CbMetaPageData;
+
+#define CbPageGetMeta(page) ((CbMetaPageData *) PageGetContents(page))
+
+/* ---------- journal page ---------- */
+
+/* at the start of the contents; entries follow, each MAXALIGNed, to pd_lower */
+typedef struct CbJournalHeader
+{
+	uint64		seq;
+	uint64		reserved;
+} CbJournalHeader;
+
+#define CbJournalGetHeader(page) ((CbJournalHeader *) PageGetContents(page))
+#define CB_JOURNAL_FIRST \
+	(MAXALIGN(SizeOfPageHeaderData) + MAXALIGN(sizeof(CbJournalHeader)))
+#define CB_JOURNAL_END	(BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)))
+
+/* ---------- deleted page ---------- */
+
+typedef struct CbDeletedPageData
+{
+	FullTransactionId safexid;	/* reusable once no snapshot can hold it */
+} CbDeletedPageData;
+
+#define CbPageGetDeleted(page) ((CbDeletedPageData *) PageGetContents(page))
+
+/* ---------- cb_page.c ---------- */
+
+extern void cb_page_init(Page page, uint16 flags, uint16 level);
+extern void cb_page_init_meta(Page page, const uint8 *build_id,
+							  BlockNumber root, uint32 root_level);
+extern void cb_page_init_journal(Page page, uint64 seq);
+extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
+extern CbMetaPageData *cb_page_check_meta(Relation rel, Page page);
+extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
+								 const char *tuples, Size tuples_len);
+extern void cb_page_delete_items(Page page, OffsetNumber *offsets, int n);
+extern void cb_page_append_journal(Page page, const char *data, Size len);
+extern void cb_page_clear_incomplete(Page page);
+
+#endif							/* CB_PAGE_H */

@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_flush_fn.c
+ *	  cache_batch_flush(): empties the journal of an index on request.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "am/cb_am.h"
+#include "catalog/pg_class.h"
+#include "flush/cb_flush.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "sqlfn/cb_sqlfn.h"
+#include "tree/cb_tree.h"
+#include "utils/acl.h"
+#include "utils/guc.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(cache_batch_flush);
+
+/*
+ * An index is one of ours if it has our callbacks: access methods can be
+ * renamed, and there can be several with one handler.
+ */
+Relation
+cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
+{
+	Relation	rel;
+
+	cb_require_preload();
+
+	rel = relation_open(indexoid, lockmode);
+	if (rel->rd_rel->relkind != RELKIND_INDEX ||
+		rel->rd_indam->ambuild != cb_am_build)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a cachebatch index",
+						RelationGetRelationName(rel))));
+	if (RELATION_IS_OTHER_TEMP(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary indexes of other sessions")));
+
+	return rel;
+}
+
+static void
+cb_flush_fn_check(Relation rel)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("recovery is in progress"),
+				 errhint("cache_batch_flush() cannot be executed during recovery.")));
+	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX,
+					   RelationGetRelationName(rel));
+}
+
+/*
+ * Runs the sweep as the index's owner, since it calls comparison functions.
+ * Returns whether the journal's tail moved meanwhile.
+ */
+static bool
+cb_flush_fn_sweep(Relation rel)
+{
+	CbMetaPageData before;
+	CbMetaPageData after;
+	Oid			userid;
+	int			sec_context;
+	int			nestlevel;
+
+	GetUserIdAndSecContext(&userid, &sec_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   sec_context | SECURITY_RESTRICTED_OPERATION);
+	nestlevel = NewGUCNestLevel();
+
+	cb_stage_publish_index(rel);
+	cb_tree_read_meta(rel, NULL, &before);
+	cb_flush_sweep(rel, CB_FLUSH_REQUEST, true, NULL, NULL);
+	cb_tree_read_meta(rel, NULL, &after);
+
+	AtEOXact_GUC(false, nestlevel);
+	SetUserIdAndSecContext(userid, sec_context);
+
+	return after.journal_tail != before.journal_tail;
+}
+
+/* cache_batch_flush(index regclass) returns boolean */
+Datum
+cache_batch_flush(PG_FUNCTION_ARGS)
+{
+	Relation	rel;
+	bool		moved;
+
+	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), RowExclusiveLock);
+	cb_flush_fn_check(rel);
+	moved = cb_flush_fn_sweep(rel);
+	relation_close(rel, RowExclusiveLock);
+
+	PG_RETURN_BOOL(moved);
+}

@@ -1,0 +1,482 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_inspect.c
+ *	  Functions that show the pages of an index.
+ *
+ * Pages are copied under a share lock and shown from the copy, one at a time,
+ * so what two rows say need not be of the same moment.  Nothing read from a
+ * page is trusted: a corrupted one gives an error or odd values, not a crash.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/itup.h"
+#include "access/relation.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "page/cb_page.h"
+#include "sqlfn/cb_sqlfn.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/uuid.h"
+
+PG_FUNCTION_INFO_V1(cache_batch_metapage);
+PG_FUNCTION_INFO_V1(cache_batch_page);
+PG_FUNCTION_INFO_V1(cache_batch_page_items);
+PG_FUNCTION_INFO_V1(cache_batch_journal);
+
+/* ---------- reading ---------- */
+
+static void
+cb_inspect_read(Relation rel, int64 blkno, PGAlignedBlock *copy)
+{
+	Buffer		buf;
+
+	if (blkno < 0 || blkno >= RelationGetNumberOfBlocks(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("block number " INT64_FORMAT " is out of range for index \"%s\"",
+						blkno, RelationGetRelationName(rel))));
+
+	buf = ReadBuffer(rel, (BlockNumber) blkno);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	memcpy(copy->data, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+}
+
+static void
+cb_inspect_read_meta(Relation rel, CbMetaPageData *meta)
+{
+	PGAlignedBlock copy;
+
+	cb_inspect_read(rel, CB_METAPAGE_BLKNO, &copy);
+	*meta = *cb_page_check_meta(rel, copy.data);
+}
+
+static TupleDesc
+cb_inspect_row_type(FunctionCallInfo fcinfo)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return BlessTupleDesc(tupdesc);
+}
+
+static Datum
+cb_inspect_text_array(Datum *elements, int n)
+{
+	return PointerGetDatum(construct_array(elements, n, TEXTOID, -1, false,
+										   TYPALIGN_INT));
+}
+
+/* ---------- cache_batch_metapage ---------- */
+
+static const char *
+cb_inspect_level_name(uint8 kind)
+{
+	switch (kind)
+	{
+		case CB_LEVEL_JOURNAL:
+			return "journal";
+		case CB_LEVEL_RUNS:
+			return "runs";
+		case CB_LEVEL_TREE:
+			return "tree";
+		default:
+			return "unknown";
+	}
+}
+
+static Datum
+cb_inspect_levels(const CbMetaPageData *meta)
+{
+	Datum		names[CB_MAX_LEVELS];
+	int			n = Min(meta->nlevels, CB_MAX_LEVELS);
+
+	for (int i = 0; i < n; i++)
+		names[i] = CStringGetTextDatum(cb_inspect_level_name(meta->levels[i]));
+	return cb_inspect_text_array(names, n);
+}
+
+Datum
+cache_batch_metapage(PG_FUNCTION_ARGS)
+{
+	Relation	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	TupleDesc	tupdesc = cb_inspect_row_type(fcinfo);
+	pg_uuid_t  *build_id = palloc(sizeof(pg_uuid_t));
+	CbMetaPageData meta;
+	Datum		values[9];
+	bool		nulls[9] = {false};
+
+	cb_inspect_read_meta(rel, &meta);
+	relation_close(rel, AccessShareLock);
+
+	memcpy(build_id->data, meta.build_id, UUID_LEN);
+	values[0] = CStringGetTextDatum(psprintf("0x%08X", meta.magic));
+	values[1] = Int32GetDatum((int32) meta.version);
+	values[2] = UUIDPGetDatum(build_id);
+	values[3] = Int64GetDatum((int64) meta.root);
+	values[4] = Int32GetDatum((int32) meta.root_level);
+	values[5] = Int64GetDatum((int64) CbPosSeq(meta.journal_tail));
+	values[6] = Int32GetDatum((int32) CbPosOff(meta.journal_tail));
+	values[7] = Int64GetDatum((int64) meta.journal_tail_block);
+	nulls[7] = meta.journal_tail_block == InvalidBlockNumber;
+	values[8] = cb_inspect_levels(&meta);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls)));
+}
+
+/* ---------- cache_batch_page ---------- */
+
+static const char *
+cb_inspect_page_type(Page page)
+{
+	uint16		flags = CbPageGetOpaque(page)->flags;
+
+	if (flags & CBP_META)
+		return "meta";
+	if (flags & CBP_DELETED)
+		return "deleted";
+	if (flags & CBP_JOURNAL)
+		return "journal";
+	if (flags & CBP_LEAF)
+		return "leaf";
+	if (flags & CBP_INTERNAL)
+		return "internal";
+	return "unknown";
+}
+
+static Datum
+cb_inspect_flags(uint16 flags)
+{
+	static const char *const names[] = {
+		"meta", "leaf", "internal", "journal", "root", "incomplete_split",
+		"deleted", "half_dead", "empty", "has_garbage"
+	};
+	Datum		set[lengthof(names)];
+	int			n = 0;
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		if (flags & (1 << i))
+			set[n++] = CStringGetTextDatum(names[i]);
+	}
+	return cb_inspect_text_array(set, n);
+}
+
+/* number of line pointers, if the page's header makes sense, else an error */
+static OffsetNumber
+cb_inspect_max_offset(Relation rel, int64 blkno, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+
+	if (header->pd_lower < SizeOfPageHeaderData ||
+		header->pd_lower > header->pd_upper ||
+		header->pd_upper > header->pd_special)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("page " INT64_FORMAT " of index \"%s\" has a corrupted header",
+						blkno, RelationGetRelationName(rel)),
+				 errhint("Please REINDEX it.")));
+	return PageGetMaxOffsetNumber(page);
+}
+
+static void
+cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
+					   int *dead)
+{
+	OffsetNumber max = cb_inspect_max_offset(rel, blkno, page);
+
+	*live = *dead = 0;
+	for (OffsetNumber off = CbPageFirstItem(page); off <= max; off++)
+	{
+		if (ItemIdIsDead(PageGetItemId(page, off)))
+			(*dead)++;
+		else
+			(*live)++;
+	}
+}
+
+/* fills what depends on the kind of page; the rest stays null */
+static void
+cb_inspect_page_details(Relation rel, int64 blkno, Page page, Datum *values,
+						bool *nulls)
+{
+	CbPageOpaque opaque = CbPageGetOpaque(page);
+	int			live;
+	int			dead;
+
+	values[2] = cb_inspect_flags(opaque->flags);
+	nulls[2] = false;
+	values[3] = Int64GetDatum((int64) opaque->next);
+	nulls[3] = opaque->next == InvalidBlockNumber;
+
+	if (CbPageIsTree(page) && !CbPageIsGone(page))
+	{
+		cb_inspect_count_items(rel, blkno, page, &live, &dead);
+		values[1] = Int32GetDatum(opaque->level);
+		values[4] = Int32GetDatum(opaque->cycleid);
+		values[5] = Int32GetDatum(live);
+		values[6] = Int32GetDatum(dead);
+		values[7] = Int32GetDatum((int32) PageGetExactFreeSpace(page));
+		nulls[1] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = false;
+	}
+	else if (CbPageIsJournal(page))
+	{
+		values[7] = Int32GetDatum((int32) CB_JOURNAL_END -
+								  ((PageHeader) page)->pd_lower);
+		values[8] = Int64GetDatum((int64) CbJournalGetHeader(page)->seq);
+		nulls[7] = nulls[8] = false;
+	}
+}
+
+Datum
+cache_batch_page(PG_FUNCTION_ARGS)
+{
+	Relation	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	int64		blkno = PG_GETARG_INT64(1);
+	TupleDesc	tupdesc = cb_inspect_row_type(fcinfo);
+	PGAlignedBlock copy;
+	Page		page = copy.data;
+	Datum		values[9] = {0};
+	bool		nulls[9];
+
+	memset(nulls, true, sizeof(nulls));
+	nulls[0] = false;
+
+	cb_inspect_read(rel, blkno, &copy);
+	if (PageIsNew(page))
+		values[0] = CStringGetTextDatum("new");
+	else
+	{
+		cb_page_check(rel, (BlockNumber) blkno, page);
+		values[0] = CStringGetTextDatum(cb_inspect_page_type(page));
+		cb_inspect_page_details(rel, blkno, page, values, nulls);
+	}
+	relation_close(rel, AccessShareLock);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls)));
+}
+
+/* ---------- cache_batch_page_items ---------- */
+
+/* the tuple of a line pointer, or NULL if that points to no sane one */
+static IndexTuple
+cb_inspect_item(Page page, OffsetNumber off)
+{
+	ItemId		iid = PageGetItemId(page, off);
+	Size		length = ItemIdGetLength(iid);
+	IndexTuple	itup;
+
+	if (ItemIdGetOffset(iid) != MAXALIGN(ItemIdGetOffset(iid)) ||
+		ItemIdGetOffset(iid) < SizeOfPageHeaderData ||
+		ItemIdGetOffset(iid) + length > ((PageHeader) page)->pd_special ||
+		length < sizeof(IndexTupleData))
+		return NULL;
+
+	itup = (IndexTuple) PageGetItem(page, iid);
+	if (IndexTupleSize(itup) > length ||
+		IndexTupleSize(itup) < IndexInfoFindDataOffset(itup->t_info))
+		return NULL;
+
+	return itup;
+}
+
+/* bytes of the key, or, of a pivot tuple, of the key and its TID */
+static char *
+cb_inspect_data(IndexTuple itup)
+{
+	const unsigned char *bytes = (const unsigned char *) itup;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (Size i = IndexInfoFindDataOffset(itup->t_info);
+		 i < IndexTupleSize(itup); i++)
+		appendStringInfo(&text, text.len > 0 ? " %02x" : "%02x", bytes[i]);
+	return text.data;
+}
+
+static void
+cb_inspect_item_row(Relation rel, Page page, OffsetNumber off,
+					ReturnSetInfo *rsinfo)
+{
+	ItemId		iid = PageGetItemId(page, off);
+	IndexTuple	itup = cb_inspect_item(page, off);
+	ItemPointer tid = NULL;
+	Datum		values[7] = {0};
+	bool		nulls[7] = {false};
+
+	values[0] = Int32GetDatum(off);
+	values[1] = Int32GetDatum((int32) ItemIdGetLength(iid));
+	values[2] = BoolGetDatum(ItemIdIsDead(iid));
+	nulls[3] = nulls[4] = nulls[5] = nulls[6] = true;
+
+	if (itup != NULL)
+	{
+		bool		pivot = BTreeTupleIsPivot(itup);
+
+		values[3] = Int32GetDatum(BTreeTupleGetNAtts(itup, rel));
+		nulls[3] = false;
+		if (pivot && off >= CbPageFirstItem(page))
+		{
+			values[4] = Int64GetDatum((int64) BTreeTupleGetDownLink(itup));
+			nulls[4] = false;
+		}
+		if (!pivot || IndexTupleSize(itup) >= sizeof(IndexTupleData) +
+			sizeof(ItemPointerData))
+			tid = BTreeTupleGetHeapTID(itup);
+		if (tid != NULL)
+		{
+			values[5] = PointerGetDatum(tid);
+			nulls[5] = false;
+		}
+		values[6] = CStringGetTextDatum(cb_inspect_data(itup));
+		nulls[6] = false;
+	}
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+cache_batch_page_items(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int64		blkno = PG_GETARG_INT64(1);
+	PGAlignedBlock copy;
+	Page		page = copy.data;
+	OffsetNumber max;
+	Relation	rel;
+
+	InitMaterializedSRF(fcinfo, 0);
+	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	cb_inspect_read(rel, blkno, &copy);
+	cb_page_check(rel, (BlockNumber) blkno, page);
+	if (!CbPageIsTree(page) || CbPageIsGone(page))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("page " INT64_FORMAT " of index \"%s\" is not a page of its tree",
+						blkno, RelationGetRelationName(rel))));
+
+	max = cb_inspect_max_offset(rel, blkno, page);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		cb_inspect_item_row(rel, page, off, rsinfo);
+	relation_close(rel, AccessShareLock);
+
+	return (Datum) 0;
+}
+
+/* ---------- cache_batch_journal ---------- */
+
+/* whether the page is the journal page with this sequence number */
+static bool
+cb_inspect_is_journal(Page page, uint64 seq)
+{
+	PageHeader	header = (PageHeader) page;
+
+	return !PageIsNew(page) &&
+		PageGetSpecialSize(page) == MAXALIGN(sizeof(CbPageOpaqueData)) &&
+		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
+		CbPageIsJournal(page) &&
+		CbJournalGetHeader(page)->seq == seq &&
+		header->pd_lower >= CB_JOURNAL_FIRST &&
+		header->pd_lower <= CB_JOURNAL_END;
+}
+
+/* counts the entries from a byte offset on; stops at what is no tuple */
+static int
+cb_inspect_count_entries(Page page, uint32 from)
+{
+	uint32		end = ((PageHeader) page)->pd_lower;
+	uint32		at = from;
+	int			n = 0;
+
+	while (at + sizeof(IndexTupleData) <= end)
+	{
+		Size		size = IndexTupleSize((IndexTuple) ((char *) page + at));
+
+		if (size < sizeof(IndexTupleData) || at + size > end)
+			break;
+		at += MAXALIGN(size);
+		n++;
+	}
+	return n;
+}
+
+static void
+cb_inspect_journal_row(Page page, uint64 seq, BlockNumber blkno, uint32 from,
+					   ReturnSetInfo *rsinfo)
+{
+	uint32		end = ((PageHeader) page)->pd_lower;
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
+	values[0] = Int64GetDatum((int64) seq);
+	values[1] = Int64GetDatum((int64) blkno);
+	values[2] = Int32GetDatum(cb_inspect_count_entries(page, from));
+	values[3] = Int32GetDatum(end > from ? (int32) (end - from) : 0);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * Follows the chain from the tail.  A page that is not the expected one was
+ * truncated and reused meanwhile, if the tail has moved past it: then it
+ * goes on from the new tail.  If it has not, the chain is broken.
+ */
+static void
+cb_inspect_walk_journal(Relation rel, ReturnSetInfo *rsinfo)
+{
+	CbMetaPageData meta;
+	PGAlignedBlock copy;
+	BlockNumber blkno;
+	uint64		seq;
+
+	cb_inspect_read_meta(rel, &meta);
+	blkno = meta.journal_tail_block;
+	seq = CbPosSeq(meta.journal_tail);
+
+	while (blkno != InvalidBlockNumber)
+	{
+		uint32		from = CB_JOURNAL_FIRST;
+
+		CHECK_FOR_INTERRUPTS();
+		cb_inspect_read(rel, blkno, &copy);
+		if (!cb_inspect_is_journal(copy.data, seq))
+		{
+			cb_inspect_read_meta(rel, &meta);
+			if (CbPosSeq(meta.journal_tail) <= seq)
+				ereport(ERROR,
+						(errcode(ERRCODE_INDEX_CORRUPTED),
+						 errmsg("page %u of index \"%s\" is not journal page " UINT64_FORMAT,
+								blkno, RelationGetRelationName(rel), seq),
+						 errhint("Please REINDEX it.")));
+			blkno = meta.journal_tail_block;
+			seq = CbPosSeq(meta.journal_tail);
+			continue;
+		}
+
+		if (seq == CbPosSeq(meta.journal_tail))
+			from = Max(from, CbPosOff(meta.journal_tail));
+		cb_inspect_journal_row(copy.data, seq, blkno, from, rsinfo);
+		blkno = CbPageGetOpaque(copy.data)->next;
+		seq++;
+	}
+}
+
+Datum
+cache_batch_journal(PG_FUNCTION_ARGS)
+{
+	Relation	rel;
+
+	InitMaterializedSRF(fcinfo, 0);
+	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	cb_inspect_walk_journal(rel, (ReturnSetInfo *) fcinfo->resultinfo);
+	relation_close(rel, AccessShareLock);
+
+	return (Datum) 0;
+}

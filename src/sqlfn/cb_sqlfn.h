@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_sqlfn.h
+ *	  What the SQL-callable functions share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_SQLFN_H
+#define CB_SQLFN_H
+
+#include "base/cb_base.h"
+#include "storage/lock.h"
+
+/*
+ * Opens an index, or raises an error if the relation is not a cachebatch
+ * index that this session can read, or if the library was not preloaded.
+ */
+extern Relation cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode);
+
+#endif							/* CB_SQLFN_H */

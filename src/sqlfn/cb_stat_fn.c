@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_stat_fn.c
+ *	  Counters as SQL functions, below the view cache_batch_stat_indexes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(cache_batch_stat_get);
+PG_FUNCTION_INFO_V1(cache_batch_stat_reset);
+
+/*
+ * cache_batch_stat_get(index oid, OUT ... bigint): one column for each
+ * counter, in the order of CbCounter; zeros if nothing was counted.
+ */
+Datum
+cache_batch_stat_get(PG_FUNCTION_ARGS)
+{
+	uint64		counters[CB_NUM_COUNTERS] = {0};
+	Datum		values[CB_NUM_COUNTERS];
+	bool		nulls[CB_NUM_COUNTERS] = {false};
+	TupleDesc	tupdesc;
+	int			i;
+
+	cb_require_preload();
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
+		tupdesc->natts != CB_NUM_COUNTERS)
+		elog(ERROR, "cache_batch_stat_get() has an unexpected return type");
+
+	(void) cb_stat_get(PG_GETARG_OID(0), counters);
+	for (i = 0; i < CB_NUM_COUNTERS; i++)
+		values[i] = Int64GetDatum((int64) counters[i]);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/* cache_batch_stat_reset(): all counters of this database's indexes */
+Datum
+cache_batch_stat_reset(PG_FUNCTION_ARGS)
+{
+	cb_require_preload();
+	cb_stat_reset();
+	PG_RETURN_VOID();
+}

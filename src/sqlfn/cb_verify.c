@@ -1,0 +1,936 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_verify.c
+ *	  cache_batch_verify(): checks the structure of an index, and that every
+ *	  visible row of its table has an entry.
+ *
+ * Pages are copied under their share lock and checked without it; one page
+ * lock is held at a time.  The journal is read before the tree, and each
+ * level of the tree from left to right: entries move downwards and to the
+ * right only, so nothing that was published before the snapshot is missed.
+ *
+ * Invariants checked, always:
+ *	 a) every page has our id, format version, and the type and level that
+ *	    the way to it promises; items lie inside the page, apart from each
+ *	    other, and have the tuple form of their place;
+ *	 b) on a level, low <= items < high key in strict (key, TID) order, low
+ *	    being the high key of the page on the left;
+ *	 c) journal pages have consecutive sequence numbers from the tail on and
+ *	    hold whole entries.
+ * With heapallindexed, which locks out writers (strict), also:
+ *	 d) the downlinks of a level name the pages of the level below in order,
+ *	    with the high key of the page on the left as separator; only the
+ *	    right sibling of an incomplete split has no downlink;
+ *	 e) no block is reached twice, and no tree page is out of reach;
+ *	 f) the entry of every row that the snapshot sees is in journal or tree.
+ * In recovery nobody can lock writers out: then d and e are left out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "am/cb_am.h"
+#include "catalog/index.h"
+#include "catalog/pg_operator_d.h"
+#include "catalog/pg_type_d.h"
+#include "common/hashfn.h"
+#include "fmgr.h"
+#include "journal/cb_journal.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplesort.h"
+
+/* the downlinks of one level, left to right */
+typedef struct CbVerifyLinks
+{
+	int64		n;
+	int64		size;
+	BlockNumber *children;
+	IndexTuple *separators;		/* NULL: minus infinity */
+} CbVerifyLinks;
+
+typedef struct CbVerify
+{
+	Relation	rel;
+	CbKeyDesc	kd;
+	bool		strict;			/* nobody else changes the index */
+	BufferAccessStrategy strategy;
+	MemoryContext page_cxt;		/* reset after each page */
+	Tuplesortstate *indexed;	/* fingerprints of entries, or NULL */
+	Tuplesortstate *visible;	/* fingerprints of rows */
+	BlockNumber nblocks;
+	uint8	   *seen;			/* bitmap of blocks reached; only if strict */
+
+	/* the page that is being checked */
+	BlockNumber blkno;
+	PGAlignedBlock page;
+
+	/* the level that is being walked */
+	uint32		level;
+	IndexTuple	low;			/* high key of the page on the left, or NULL */
+	bool		left_incomplete;	/* that page's split is incomplete */
+	int64		nextlink;		/* next of above not met yet */
+	CbVerifyLinks above;		/* what should lead to this level's pages */
+	CbVerifyLinks below;		/* this level's own downlinks */
+} CbVerify;
+
+/* what a data item may be */
+typedef enum CbVerifyForm
+{
+	CB_FORM_ENTRY,
+	CB_FORM_SEPARATOR,
+	CB_FORM_MINUS_INFINITY
+} CbVerifyForm;
+
+/* a fingerprint: block (32 bits), offset (12), hash of the key (20) */
+#define CB_FP_OFFSET_BITS	12
+#define CB_FP_HASH_BITS		20
+
+StaticAssertDecl(MaxOffsetNumber < (1 << CB_FP_OFFSET_BITS),
+				 "fingerprints need an exact offset");
+StaticAssertDecl(32 + CB_FP_OFFSET_BITS + CB_FP_HASH_BITS == 64,
+				 "fingerprints fill 64 bits");
+
+PG_FUNCTION_INFO_V1(cache_batch_verify);
+
+static void cb_verify_fail(CbVerify *v, const char *fmt,...)
+			pg_attribute_printf(2, 3) pg_attribute_noreturn();
+
+/* Raises the error for the current page. */
+static void
+cb_verify_fail(CbVerify *v, const char *fmt,...)
+{
+	va_list		args;
+	char		detail[512];
+
+	va_start(args, fmt);
+	vsnprintf(detail, sizeof(detail), fmt, args);
+	va_end(args);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("index \"%s\" is corrupted at block %u",
+					RelationGetRelationName(v->rel), v->blkno),
+			 errdetail_internal("%s", detail),
+			 errhint("Please REINDEX it.")));
+}
+
+/* ---------- reading pages ---------- */
+
+/* Copies a block into v->page; the link that led to it is from "from". */
+static void
+cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
+{
+	Buffer		buf;
+
+	CHECK_FOR_INTERRUPTS();
+	if (blkno >= v->nblocks)
+		v->nblocks = RelationGetNumberOfBlocks(v->rel);
+	if (blkno >= v->nblocks)
+	{
+		v->blkno = from;
+		cb_verify_fail(v, "It links to block %u, but the index has %u blocks.",
+					   blkno, v->nblocks);
+	}
+
+	v->blkno = blkno;
+	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
+							 v->strategy);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	memcpy(v->page.data, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+}
+
+/* Marks the current block as reached; each block has one place. */
+static void
+cb_verify_mark_seen(CbVerify *v)
+{
+	uint8		bit = 1 << (v->blkno % 8);
+
+	if (!v->strict)
+		return;
+	if (v->seen[v->blkno / 8] & bit)
+		cb_verify_fail(v, "Two links lead to it.");
+	v->seen[v->blkno / 8] |= bit;
+}
+
+/* Checks what every kind of page has: header, special area, id, version. */
+static void
+cb_verify_page_frame(CbVerify *v)
+{
+	PageHeader	header = (PageHeader) v->page.data;
+	CbPageOpaque opaque;
+
+	if (PageIsNew(v->page.data))
+		cb_verify_fail(v, "The page is all zero.");
+	if (header->pd_special != BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) ||
+		header->pd_lower < SizeOfPageHeaderData ||
+		header->pd_lower > header->pd_upper ||
+		header->pd_upper > header->pd_special)
+		cb_verify_fail(v, "The page header is wrong: lower %u, upper %u, special %u.",
+					   header->pd_lower, header->pd_upper, header->pd_special);
+
+	opaque = CbPageGetOpaque(v->page.data);
+	if (opaque->page_id != CB_PAGE_ID)
+		cb_verify_fail(v, "The page id is %04X, not %04X.",
+					   opaque->page_id, CB_PAGE_ID);
+	if (opaque->version != CB_FORMAT_VERSION)
+		cb_verify_fail(v, "The format version is %u, not %u.",
+					   opaque->version, CB_FORMAT_VERSION);
+}
+
+/* Reads and checks the metapage. */
+static void
+cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
+{
+	cb_verify_read(v, CB_METAPAGE_BLKNO, CB_METAPAGE_BLKNO);
+	cb_verify_page_frame(v);
+	*meta = *CbPageGetMeta(v->page.data);
+
+	if ((CbPageGetOpaque(v->page.data)->flags & CBP_META) == 0 ||
+		meta->magic != CB_META_MAGIC)
+		cb_verify_fail(v, "It is not a metapage.");
+	if (meta->version != CB_FORMAT_VERSION)
+		cb_verify_fail(v, "The format version of the index is %u, not %u.",
+					   meta->version, CB_FORMAT_VERSION);
+	if (meta->root == CB_METAPAGE_BLKNO)
+		cb_verify_fail(v, "The metapage names itself as the root.");
+	if (meta->nlevels < 1 || meta->nlevels > CB_MAX_LEVELS ||
+		meta->levels[meta->nlevels - 1] != CB_LEVEL_TREE)
+		cb_verify_fail(v, "The list of levels is wrong.");
+	if (meta->journal_tail_block == CB_METAPAGE_BLKNO ||
+		(meta->journal_tail_block != InvalidBlockNumber &&
+		 CbPosSeq(meta->journal_tail) == 0))
+		cb_verify_fail(v, "The journal's tail is wrong: block %u, position %llu.",
+					   meta->journal_tail_block,
+					   (unsigned long long) meta->journal_tail);
+}
+
+/* ---------- tuples ---------- */
+
+/* Fingerprint of an entry, whatever way its values are stored. */
+static int64
+cb_verify_fingerprint(CbVerify *v, IndexTuple itup)
+{
+	TupleDesc	tupdesc = v->kd.tupdesc;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	uint64		hash = 0;
+	uint64		result;
+
+	index_deform_tuple(itup, tupdesc, values, isnull);
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+		const char *data = (const char *) &values[i];
+		int			len = sizeof(Datum);
+
+		if (isnull[i])
+			len = 0;
+		else if (att->attlen == -1)
+		{
+			struct varlena *plain = PG_DETOAST_DATUM_PACKED(values[i]);
+
+			data = VARDATA_ANY(plain);
+			len = VARSIZE_ANY_EXHDR(plain);
+		}
+		else if (!att->attbyval)
+		{
+			data = DatumGetPointer(values[i]);
+			len = att->attlen == -2 ? strlen(data) + 1 : att->attlen;
+		}
+		hash = hash_bytes_extended((const unsigned char *) data, len,
+								   hash + (isnull[i] ? 1 : 0));
+	}
+
+	result = ItemPointerGetBlockNumber(&itup->t_tid);
+	result = (result << CB_FP_OFFSET_BITS) |
+		ItemPointerGetOffsetNumber(&itup->t_tid);
+	result = (result << CB_FP_HASH_BITS) |
+		(hash & ((UINT64CONST(1) << CB_FP_HASH_BITS) - 1));
+	return (int64) result;
+}
+
+/* Checks that a tuple is a plain leaf entry, and takes its fingerprint. */
+static void
+cb_verify_entry(CbVerify *v, IndexTuple itup, unsigned where)
+{
+	if (itup->t_info & INDEX_AM_RESERVED_BIT)
+		cb_verify_fail(v, "The tuple at %u is not a plain entry.", where);
+	if (!ItemPointerIsValid(&itup->t_tid) ||
+		ItemPointerGetOffsetNumber(&itup->t_tid) > MaxOffsetNumber)
+		cb_verify_fail(v, "The entry at %u has no valid TID.", where);
+	if (IndexTupleSize(itup) > CB_MAX_ITEM_SIZE)
+		cb_verify_fail(v, "The entry at %u has %zu bytes, more than %zu.", where,
+					   (size_t) IndexTupleSize(itup), (size_t) CB_MAX_ITEM_SIZE);
+	if (v->indexed)
+		tuplesort_putdatum(v->indexed,
+						   Int64GetDatum(cb_verify_fingerprint(v, itup)), false);
+}
+
+/* Checks the form of a high key or of a downlink. */
+static void
+cb_verify_pivot(CbVerify *v, IndexTuple itup, CbVerifyForm form,
+				OffsetNumber off)
+{
+	int			natts;
+
+	if (!BTreeTupleIsPivot(itup))
+		cb_verify_fail(v, "Item %u is not a separator.", off);
+	natts = BTreeTupleGetNAtts(itup, v->rel);
+	if (form == CB_FORM_MINUS_INFINITY && natts != 0)
+		cb_verify_fail(v, "The first downlink has a key of %d columns.", natts);
+	if (form == CB_FORM_SEPARATOR && (natts < 1 || natts > v->kd.nkeyatts))
+		cb_verify_fail(v, "The separator at item %u has %d columns, not 1 to %d.",
+					   off, natts, v->kd.nkeyatts);
+	if (BTreeTupleGetHeapTID(itup) != NULL && natts != v->kd.nkeyatts)
+		cb_verify_fail(v, "The separator at item %u has a TID, but only %d of %d columns.",
+					   off, natts, v->kd.nkeyatts);
+	if (IndexTupleSize(itup) >
+		CB_MAX_ITEM_SIZE + MAXALIGN(sizeof(ItemPointerData)))
+		cb_verify_fail(v, "The separator at item %u has %zu bytes.", off,
+					   (size_t) IndexTupleSize(itup));
+}
+
+/* Checks line pointers: every item inside the page, none over another. */
+static void
+cb_verify_line_pointers(CbVerify *v)
+{
+	Page		page = v->page.data;
+	PageHeader	header = (PageHeader) page;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		total = 0;
+
+	if (max > MaxIndexTuplesPerPage)
+		cb_verify_fail(v, "It has %u items.", max);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		item = PageGetItemId(page, off);
+		unsigned	start = ItemIdGetOffset(item);
+		unsigned	len = ItemIdGetLength(item);
+
+		if (!ItemIdIsUsed(item) || ItemIdIsRedirected(item) ||
+			start < header->pd_upper || start + len > header->pd_special ||
+			start != MAXALIGN(start) || len < sizeof(IndexTupleData))
+			cb_verify_fail(v, "The line pointer of item %u is wrong: offset %u, length %u, flags %u.",
+						   off, start, len, ItemIdGetFlags(item));
+		if (MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off))) != MAXALIGN(len))
+			cb_verify_fail(v, "Item %u has %u bytes, but its tuple has %zu.",
+						   off, len,
+						   (size_t) IndexTupleSize(CbPageGetTuple(page, off)));
+		total += MAXALIGN(len);
+	}
+	if (total > header->pd_special - header->pd_upper)
+		cb_verify_fail(v, "Items overlap: %zu bytes of tuples in %u bytes.",
+					   (size_t) total,
+					   (unsigned) (header->pd_special - header->pd_upper));
+}
+
+/* ---------- the tree ---------- */
+
+/* Checks type, level and flags of a tree page. */
+static void
+cb_verify_tree_flags(CbVerify *v)
+{
+	CbPageOpaque opaque = CbPageGetOpaque(v->page.data);
+	uint16		kind = v->level == 0 ? CBP_LEAF : CBP_INTERNAL;
+	uint16		kinds = CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL |
+		CBP_DELETED | CBP_HALF_DEAD;
+
+	if ((opaque->flags & kinds) != kind)
+		cb_verify_fail(v, "A page of level %u has the flags %04X.",
+					   v->level, opaque->flags);
+	if (opaque->level != v->level)
+		cb_verify_fail(v, "Its level is %u, not %u.", opaque->level, v->level);
+	if (CbPageHasIncompleteSplit(v->page.data) &&
+		CbPageIsRightmost(v->page.data))
+		cb_verify_fail(v, "A page without right sibling is marked as split.");
+	if (PageGetMaxOffsetNumber(v->page.data) + 1 < CbPageFirstItem(v->page.data))
+		cb_verify_fail(v, "The high key is missing.");
+	if (v->level > 0 &&
+		PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data))
+		cb_verify_fail(v, "An internal page has no downlink.");
+	if ((opaque->flags & CBP_EMPTY) != 0 &&
+		PageGetMaxOffsetNumber(v->page.data) >= CbPageFirstItem(v->page.data))
+		cb_verify_fail(v, "It has items, but is marked as empty.");
+}
+
+/* Checks b: low <= items < high key, strictly ascending. */
+static void
+cb_verify_order(CbVerify *v)
+{
+	Page		page = v->page.data;
+	OffsetNumber first = CbPageFirstItem(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	IndexTuple	high = CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page);
+	IndexTuple	prev = NULL;
+
+	if (high && v->low && cb_key_compare(&v->kd, v->low, high) >= 0)
+		cb_verify_fail(v, "Its high key is not above that of the page on its left.");
+
+	/* the first downlink stands for the page's low bound */
+	if (v->level > 0)
+		first = OffsetNumberNext(first);
+	for (OffsetNumber off = first; off <= max; off++)
+	{
+		IndexTuple	itup = CbPageGetTuple(page, off);
+
+		if (prev && cb_key_compare(&v->kd, prev, itup) >= 0)
+			cb_verify_fail(v, "Items %u and %u are not in order.",
+						   OffsetNumberPrev(off), off);
+		if (v->low && cb_key_compare(&v->kd, v->low, itup) > 0)
+			cb_verify_fail(v, "Item %u is below the high key of the page on the left.",
+						   off);
+		if (high && cb_key_compare(&v->kd, itup, high) >= 0)
+			cb_verify_fail(v, "Item %u is not below the high key.", off);
+		prev = itup;
+	}
+}
+
+/* Checks the tuple forms of a page; entries are fingerprinted in passing. */
+static void
+cb_verify_items(CbVerify *v)
+{
+	Page		page = v->page.data;
+	OffsetNumber first = CbPageFirstItem(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	if (!CbPageIsRightmost(page))
+		cb_verify_pivot(v, CbPageGetHighKey(page), CB_FORM_SEPARATOR, CB_HIKEY);
+	for (OffsetNumber off = first; off <= max; off++)
+	{
+		IndexTuple	itup = CbPageGetTuple(page, off);
+
+		if (v->level == 0)
+			cb_verify_entry(v, itup, off);
+		else
+			cb_verify_pivot(v, itup,
+							off == first ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR,
+							off);
+	}
+}
+
+static void
+cb_verify_add_link(CbVerifyLinks *links, BlockNumber child, IndexTuple separator)
+{
+	if (links->n == links->size)
+	{
+		links->size = Max(1024, links->size * 2);
+		if (links->children == NULL)
+		{
+			links->children = palloc(links->size * sizeof(BlockNumber));
+			links->separators = palloc(links->size * sizeof(IndexTuple));
+		}
+		else
+		{
+			links->children = repalloc_huge(links->children,
+											links->size * sizeof(BlockNumber));
+			links->separators = repalloc_huge(links->separators,
+											  links->size * sizeof(IndexTuple));
+		}
+	}
+	links->children[links->n] = child;
+	links->separators[links->n] = separator ? CopyIndexTuple(separator) : NULL;
+	links->n++;
+}
+
+/*
+ * Keeps the downlinks of the current internal page.  Without strict only the
+ * first of the level is of interest: it leads to the next level.
+ */
+static void
+cb_verify_collect_links(CbVerify *v)
+{
+	Page		page = v->page.data;
+	OffsetNumber first = CbPageFirstItem(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = first; off <= max; off++)
+	{
+		IndexTuple	itup = CbPageGetTuple(page, off);
+
+		if (!v->strict && v->below.n > 0)
+			return;
+		cb_verify_add_link(&v->below, BTreeTupleGetDownLink(itup),
+						   off == first ? v->low : itup);
+	}
+}
+
+/* Checks d for the current page. */
+static void
+cb_verify_downlink(CbVerify *v)
+{
+	bool		linked = v->nextlink < v->above.n &&
+		v->above.children[v->nextlink] == v->blkno;
+	IndexTuple	separator;
+
+	if (!v->strict)
+		return;
+	if (linked && v->left_incomplete)
+		cb_verify_fail(v, "It has a downlink, but its left sibling is marked as an incomplete split.");
+	if (!linked)
+	{
+		if (v->left_incomplete)
+			return;
+		if (v->nextlink < v->above.n)
+			cb_verify_fail(v, "It has no downlink; the next downlink of level %u is to block %u.",
+						   v->level + 1, v->above.children[v->nextlink]);
+		cb_verify_fail(v, "It has no downlink on level %u.", v->level + 1);
+	}
+
+	separator = v->above.separators[v->nextlink++];
+	if ((separator == NULL) != (v->low == NULL) ||
+		(separator && cb_key_compare(&v->kd, separator, v->low) != 0))
+		cb_verify_fail(v, "The separator of its downlink differs from the high key of the page on the left.");
+}
+
+/* Checks the current tree page, and makes it the left neighbour. */
+static void
+cb_verify_tree_page(CbVerify *v)
+{
+	MemoryContext old;
+	IndexTuple	low = v->low;
+
+	cb_verify_page_frame(v);
+	cb_verify_tree_flags(v);
+	cb_verify_mark_seen(v);
+	cb_verify_line_pointers(v);
+
+	old = MemoryContextSwitchTo(v->page_cxt);
+	cb_verify_items(v);
+	cb_verify_order(v);
+	cb_verify_downlink(v);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(v->page_cxt);
+
+	if (v->level > 0)
+		cb_verify_collect_links(v);
+	v->left_incomplete = CbPageHasIncompleteSplit(v->page.data);
+	v->low = CbPageIsRightmost(v->page.data) ? NULL :
+		CopyIndexTuple(CbPageGetHighKey(v->page.data));
+	if (low)
+		pfree(low);
+}
+
+/* Walks one level by right links; v->above has been set. */
+static void
+cb_verify_level(CbVerify *v)
+{
+	BlockNumber blkno = v->above.children[0];
+	BlockNumber from = blkno;
+	uint64		npages = 0;
+
+	v->low = NULL;
+	v->left_incomplete = false;
+	v->nextlink = 0;
+	memset(&v->below, 0, sizeof(CbVerifyLinks));
+
+	while (blkno != InvalidBlockNumber)
+	{
+		cb_verify_read(v, blkno, from);
+		cb_verify_tree_page(v);
+		if (++npages > v->nblocks &&
+			npages > RelationGetNumberOfBlocks(v->rel))
+			cb_verify_fail(v, "The right links of level %u form a ring.",
+						   v->level);
+		from = blkno;
+		blkno = CbPageGetOpaque(v->page.data)->next;
+	}
+
+	if (v->strict && v->nextlink < v->above.n)
+	{
+		v->blkno = v->above.children[v->nextlink];
+		cb_verify_fail(v, "A downlink of level %u leads to it, but it is not on level %u.",
+					   v->level + 1, v->level);
+	}
+}
+
+static void
+cb_verify_free_links(CbVerifyLinks *links)
+{
+	for (int64 i = 0; i < links->n; i++)
+	{
+		if (links->separators[i])
+			pfree(links->separators[i]);
+	}
+	pfree(links->children);
+	pfree(links->separators);
+}
+
+/* Walks all levels, top to bottom. */
+static void
+cb_verify_tree(CbVerify *v)
+{
+	CbMetaPageData meta;
+
+	cb_verify_meta(v, &meta);
+	cb_verify_read(v, meta.root, CB_METAPAGE_BLKNO);
+	cb_verify_page_frame(v);
+	if (v->strict &&
+		(CbPageGetOpaque(v->page.data)->flags & CBP_ROOT) == 0)
+		cb_verify_fail(v, "The metapage names it as the root, but it is not marked so.");
+
+	memset(&v->above, 0, sizeof(CbVerifyLinks));
+	cb_verify_add_link(&v->above, meta.root, NULL);
+	v->level = meta.root_level;
+	for (;;)
+	{
+		cb_verify_level(v);
+		cb_verify_free_links(&v->above);
+		if (v->level == 0)
+			break;
+		v->above = v->below;
+		v->level--;
+	}
+}
+
+/* Checks e: a tree page that the walk has not met is lost. */
+static void
+cb_verify_unreached(CbVerify *v)
+{
+	for (BlockNumber blkno = 1; blkno < v->nblocks; blkno++)
+	{
+		if (v->seen[blkno / 8] & (1 << (blkno % 8)))
+			continue;
+		cb_verify_read(v, blkno, blkno);
+		if (PageIsNew(v->page.data))
+			continue;
+		cb_verify_page_frame(v);
+		if (CbPageIsTree(v->page.data) && !CbPageIsGone(v->page.data))
+			cb_verify_fail(v, "It is a tree page, but no link leads to it.");
+	}
+}
+
+/* ---------- the journal ---------- */
+
+/* Checks the entries of a journal page; those below tail are in the tree. */
+static void
+cb_verify_journal_entries(CbVerify *v, CbPos tail)
+{
+	PageHeader	header = (PageHeader) v->page.data;
+	uint64		seq = CbJournalGetHeader(v->page.data)->seq;
+	unsigned	off = CB_JOURNAL_FIRST;
+	bool		tail_met = CbPosSeq(tail) != seq;
+	Tuplesortstate *indexed = v->indexed;
+	MemoryContext old = MemoryContextSwitchTo(v->page_cxt);
+
+	if (header->pd_lower < CB_JOURNAL_FIRST || header->pd_lower > CB_JOURNAL_END)
+		cb_verify_fail(v, "Its entries end at %u.", header->pd_lower);
+	while (off < header->pd_lower)
+	{
+		IndexTuple	itup = (IndexTuple) (v->page.data + off);
+
+		tail_met |= CbPosMake(seq, off) == tail;
+		if (off + sizeof(IndexTupleData) > header->pd_lower ||
+			IndexTupleSize(itup) < sizeof(IndexTupleData) ||
+			off + MAXALIGN(IndexTupleSize(itup)) > header->pd_lower)
+			cb_verify_fail(v, "The journal entry at %u is longer than the page.",
+						   off);
+		v->indexed = CbPosMake(seq, off) < tail ? NULL : indexed;
+		cb_verify_entry(v, itup, off);
+		off += MAXALIGN(IndexTupleSize(itup));
+	}
+	v->indexed = indexed;
+	tail_met |= CbPosMake(seq, off) == tail;
+	if (!tail_met)
+		cb_verify_fail(v, "The journal's tail %u is not at an entry.",
+					   CbPosOff(tail));
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(v->page_cxt);
+}
+
+/* Is the current page the journal page with this sequence number? */
+static bool
+cb_verify_is_journal_page(CbVerify *v, uint64 seq)
+{
+	return !PageIsNew(v->page.data) &&
+		PageGetSpecialSize(v->page.data) == MAXALIGN(sizeof(CbPageOpaqueData)) &&
+		CbPageIsJournal(v->page.data) &&
+		CbJournalGetHeader(v->page.data)->seq == seq;
+}
+
+/*
+ * Checks c.  If the journal is truncated meanwhile, its pages may be used
+ * again: then start from the new tail.
+ */
+static void
+cb_verify_journal(CbVerify *v)
+{
+	CbMetaPageData meta;
+	BlockNumber blkno;
+	BlockNumber from = CB_METAPAGE_BLKNO;
+	uint64		seq;
+
+	cb_verify_meta(v, &meta);
+	blkno = meta.journal_tail_block;
+	seq = CbPosSeq(meta.journal_tail);
+	while (blkno != InvalidBlockNumber)
+	{
+		cb_verify_read(v, blkno, from);
+		if (!cb_verify_is_journal_page(v, seq))
+		{
+			CbMetaPageData now;
+
+			cb_verify_meta(v, &now);
+			v->blkno = blkno;
+			if (CbPosSeq(now.journal_tail) <= seq)
+				cb_verify_fail(v, "It is not the journal page with number %llu.",
+							   (unsigned long long) seq);
+			meta = now;
+			blkno = meta.journal_tail_block;
+			seq = CbPosSeq(meta.journal_tail);
+			from = CB_METAPAGE_BLKNO;
+			continue;
+		}
+		cb_verify_page_frame(v);
+		cb_verify_mark_seen(v);
+		cb_verify_journal_entries(v, meta.journal_tail);
+		from = blkno;
+		blkno = CbPageGetOpaque(v->page.data)->next;
+		seq++;
+	}
+}
+
+/* ---------- heapallindexed ---------- */
+
+static void
+cb_verify_heap_callback(Relation index, ItemPointer tid, Datum *values,
+						bool *isnull, bool alive, void *state)
+{
+	CbVerify   *v = (CbVerify *) state;
+	MemoryContext old = MemoryContextSwitchTo(v->page_cxt);
+	IndexTuple	itup = cb_key_form_entry(index, values, isnull, tid);
+
+	tuplesort_putdatum(v->visible,
+					   Int64GetDatum(cb_verify_fingerprint(v, itup)), false);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(v->page_cxt);
+}
+
+/* Takes the fingerprints of all rows that the snapshot sees. */
+static void
+cb_verify_scan_heap(CbVerify *v, Relation heap, Snapshot snapshot)
+{
+	IndexInfo  *info = BuildIndexInfo(v->rel);
+	TableScanDesc scan = table_beginscan_strat(heap, snapshot, 0, NULL,
+											   true, true);
+
+	/* only what the snapshot sees, as the first pass of a concurrent build */
+	info->ii_Concurrent = true;
+	info->ii_Unique = false;
+	info->ii_ExclusionOps = NULL;
+	info->ii_ExclusionProcs = NULL;
+	info->ii_ExclusionStrats = NULL;
+	(void) table_index_build_scan(heap, v->rel, info, true, false,
+								  cb_verify_heap_callback, v, scan);
+}
+
+static void
+cb_verify_report_missing(CbVerify *v, Relation heap, int64 fingerprint)
+{
+	uint64		tid = (uint64) fingerprint >> CB_FP_HASH_BITS;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("row (%u,%u) of table \"%s\" has no entry in index \"%s\"",
+					(unsigned) (tid >> CB_FP_OFFSET_BITS),
+					(unsigned) (tid & ((1 << CB_FP_OFFSET_BITS) - 1)),
+					RelationGetRelationName(heap),
+					RelationGetRelationName(v->rel)),
+			 errhint("Please REINDEX it.")));
+}
+
+/* Checks f: merges the two sorted sets of fingerprints. */
+static void
+cb_verify_compare_sets(CbVerify *v, Relation heap)
+{
+	Datum		row;
+	Datum		entry = (Datum) 0;
+	bool		isnull;
+	bool		more = true;
+	int64		at = PG_INT64_MIN;
+	bool		at_valid = false;
+
+	tuplesort_performsort(v->indexed);
+	tuplesort_performsort(v->visible);
+	while (tuplesort_getdatum(v->visible, true, &row, &isnull, NULL))
+	{
+		int64		wanted = DatumGetInt64(row);
+
+		CHECK_FOR_INTERRUPTS();
+		while (more && (!at_valid || at < wanted))
+		{
+			more = tuplesort_getdatum(v->indexed, true, &entry, &isnull, NULL);
+			if (more)
+			{
+				at = DatumGetInt64(entry);
+				at_valid = true;
+			}
+		}
+		if (!at_valid || at != wanted)
+			cb_verify_report_missing(v, heap, wanted);
+	}
+}
+
+static Tuplesortstate *
+cb_verify_begin_set(void)
+{
+	return tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false,
+								 maintenance_work_mem / 2, NULL,
+								 TUPLESORT_NONE);
+}
+
+/*
+ * Takes the snapshot whose rows must be found.  An old snapshot of the
+ * transaction cannot be used if it may see rows that the index never had.
+ */
+static Snapshot
+cb_verify_snapshot(Relation rel)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
+
+	if (IsolationUsesXactSnapshot() && rel->rd_index->indcheckxmin &&
+		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(rel->rd_indextuple->t_data),
+							   snapshot->xmin))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("index \"%s\" cannot be verified with the snapshot of this transaction",
+						RelationGetRelationName(rel)),
+				 errhint("Verify it in a transaction of its own.")));
+	return snapshot;
+}
+
+/* ---------- entry point ---------- */
+
+/* All checks; the relations are open and locked. */
+static void
+cb_verify_index(Relation heap, Relation rel, bool strict, bool heapallindexed)
+{
+	CbVerify   *v = palloc0(sizeof(CbVerify));
+	Snapshot	snapshot = NULL;
+
+	v->rel = rel;
+	v->strict = strict;
+	v->strategy = GetAccessStrategy(BAS_BULKREAD);
+	v->page_cxt = AllocSetContextCreate(CurrentMemoryContext,
+										"cache_batch verify page",
+										ALLOCSET_DEFAULT_SIZES);
+	cb_key_init(&v->kd, rel);
+
+	if (heapallindexed)
+	{
+		snapshot = cb_verify_snapshot(rel);
+		v->indexed = cb_verify_begin_set();
+		v->visible = cb_verify_begin_set();
+	}
+
+	v->nblocks = RelationGetNumberOfBlocks(rel);
+	if (strict)
+		v->seen = MemoryContextAllocExtended(CurrentMemoryContext,
+											 v->nblocks / 8 + 1,
+											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+	cb_verify_journal(v);
+	cb_verify_tree(v);
+	if (strict)
+		cb_verify_unreached(v);
+	if (heapallindexed)
+	{
+		cb_verify_scan_heap(v, heap, snapshot);
+		cb_verify_compare_sets(v, heap);
+		tuplesort_end(v->indexed);
+		tuplesort_end(v->visible);
+		UnregisterSnapshot(snapshot);
+	}
+	MemoryContextDelete(v->page_cxt);
+}
+
+/* Raises an error if the index cannot be checked; false: nothing to check. */
+static bool
+cb_verify_checkable(Relation rel)
+{
+	if (rel->rd_rel->relkind != RELKIND_INDEX || rel->rd_indam == NULL ||
+		rel->rd_indam->aminsert != cb_am_insert)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a cachebatch index",
+						RelationGetRelationName(rel))));
+	if (RELATION_IS_OTHER_TEMP(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary tables of other sessions")));
+	if (!rel->rd_index->indisvalid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot verify invalid index \"%s\"",
+						RelationGetRelationName(rel)),
+				 errhint("Please REINDEX it.")));
+
+	/* an unlogged index has no main fork on a standby */
+	return rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED ||
+		!RecoveryInProgress();
+}
+
+/* Opens the table of an index first, then the index, so as not to deadlock. */
+static Relation
+cb_verify_open(Oid indexoid, LOCKMODE lockmode, Relation *heap)
+{
+	Oid			heapoid = IndexGetRelation(indexoid, true);
+	Relation	rel;
+
+	*heap = OidIsValid(heapoid) ? table_open(heapoid, lockmode) : NULL;
+	rel = index_open(indexoid, lockmode);
+	if (*heap == NULL || IndexGetRelation(indexoid, false) != heapoid)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("could not open the table of index \"%s\"",
+						RelationGetRelationName(rel))));
+	return rel;
+}
+
+Datum
+cache_batch_verify(PG_FUNCTION_ARGS)
+{
+	Oid			indexoid = PG_GETARG_OID(0);
+	bool		heapallindexed = PG_GETARG_BOOL(1);
+	bool		strict = heapallindexed && !RecoveryInProgress();
+	LOCKMODE	lockmode = strict ? ShareLock : AccessShareLock;
+	Relation	heap;
+	Relation	rel;
+	Oid			save_userid;
+	int			save_sec_context;
+	int			save_nestlevel;
+
+	cb_require_preload();
+	if (!pg_class_ownercheck(indexoid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, get_rel_name(indexoid));
+	rel = cb_verify_open(indexoid, lockmode, &heap);
+
+	/* functions of the index run as the table's owner, as when it was built */
+	GetUserIdAndSecContext(&save_userid, &save_sec_context);
+	SetUserIdAndSecContext(heap->rd_rel->relowner,
+						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
+	save_nestlevel = NewGUCNestLevel();
+
+	if (cb_verify_checkable(rel))
+	{
+		cb_stage_publish_index(rel);
+		cb_verify_index(heap, rel, strict, heapallindexed);
+	}
+
+	AtEOXact_GUC(false, save_nestlevel);
+	SetUserIdAndSecContext(save_userid, save_sec_context);
+	index_close(rel, lockmode);
+	table_close(heap, lockmode);
+	PG_RETURN_VOID();
+}

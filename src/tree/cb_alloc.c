@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_alloc.c
+ *	  Getting pages for the tree and the journal.
+ *
+ * The free space map is a hint: it is not WAL-logged, can name a page twice,
+ * and can name a page in use.  A page from it is used only if, under its
+ * exclusive lock, it is seen to be free (A13, U7).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/bufmgr.h"
+#include "storage/indexfsm.h"
+#include "storage/lmgr.h"
+#include "tree/cb_tree.h"
+#include "utils/snapmgr.h"
+
+/*
+ * May the page be used for something else?  The caller has it locked; tail is
+ * a journal tail that was read at any time before (it only grows).
+ */
+bool
+cb_tree_page_is_free(Page page, CbPos tail)
+{
+	if (PageIsNew(page))
+		return true;
+#ifdef CB_MUTATE_A13_FREECHECK
+	return true;
+#endif
+	if (CbPageIsJournal(page))
+		return CbJournalGetHeader(page)->seq < CbPosSeq(tail);
+	if (CbPageGetOpaque(page)->flags & CBP_DELETED)
+		return GlobalVisCheckRemovableFullXid(NULL,
+											  CbPageGetDeleted(page)->safexid);
+	return false;
+}
+
+/* A free page that the map names, exclusively locked, or InvalidBuffer. */
+static Buffer
+cb_alloc_from_map(Relation rel)
+{
+	CbPos		tail = 0;
+
+	for (;;)
+	{
+		BlockNumber blkno = GetFreeIndexPage(rel);
+		Buffer		buf;
+
+		if (blkno == InvalidBlockNumber)
+			return InvalidBuffer;
+		if (tail == 0)
+		{
+			CbMetaPageData meta;
+
+			cb_tree_read_meta(rel, NULL, &meta);
+			tail = meta.journal_tail;
+		}
+
+		/* others may be looking at the page; never wait for them here */
+		buf = ReadBuffer(rel, blkno);
+		if (ConditionalLockBuffer(buf))
+		{
+			if (cb_tree_page_is_free(BufferGetPage(buf), tail))
+				return buf;
+			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+		}
+		ReleaseBuffer(buf);
+	}
+}
+
+/*
+ * A page for the caller to initialise: pinned, exclusively locked, and safe
+ * to overwrite in full.  The caller must not hold the metapage's lock.  May
+ * raise an error (disk full); nothing is changed then.
+ */
+Buffer
+cb_tree_alloc_page(Relation rel)
+{
+	Buffer		buf = cb_alloc_from_map(rel);
+
+	if (BufferIsValid(buf))
+		return buf;
+
+	if (!RELATION_IS_LOCAL(rel))
+		LockRelationForExtension(rel, ExclusiveLock);
+	buf = ReadBuffer(rel, P_NEW);
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	if (!RELATION_IS_LOCAL(rel))
+		UnlockRelationForExtension(rel, ExclusiveLock);
+	return buf;
+}
+
+/* Give back a page from cb_tree_alloc_page() that was not needed. */
+void
+cb_tree_return_page(Relation rel, Buffer buf)
+{
+	BlockNumber blkno = BufferGetBlockNumber(buf);
+
+	UnlockReleaseBuffer(buf);
+	RecordFreeIndexPage(rel, blkno);
+}

@@ -1,0 +1,408 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_apply.c
+ *	  Applying a sorted batch of entries to the tree.
+ *
+ * One descent serves a run of neighbouring leaves: the level-1 page that it
+ * came through is copied, and the next leaves are found in the copy.  Each
+ * leaf is locked once and gets all its entries in one critical section and
+ * one WAL record.  An entry whose exact (key, TID) is in the leaf already is
+ * skipped, so that a batch may be applied again (I5).
+ *
+ * The copy of a parent is a hint: a leaf that was split since is left by
+ * moving right, and leaves never leave the tree.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "tree/cb_tree.h"
+#include "wal/cb_wal.h"
+
+/*
+ * Put n tuples into a page that has the room, and log it.  info is
+ * XLOG_CB_LEAF_BATCH or XLOG_CB_INTERNAL_INSERT; with the latter, children
+ * are pages whose incomplete-split flag is cleared by the same record.  All
+ * buffers are exclusively locked, before and after.
+ */
+void
+cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
+				  const OffsetNumber *offsets, const char *tuples, Size len,
+				  Buffer *child_bufs, int nchildren)
+{
+	Page		page = BufferGetPage(buf);
+	bool		wal = RelationNeedsWAL(rel);
+
+	if (wal)
+		XLogEnsureRecordSpace(1 + nchildren, 0);
+
+	START_CRIT_SECTION();
+	cb_page_insert_batch(page, n, offsets, tuples, len);
+	MarkBufferDirty(buf);
+	for (int i = 0; i < nchildren; i++)
+	{
+		cb_page_clear_incomplete(BufferGetPage(child_bufs[i]));
+		MarkBufferDirty(child_bufs[i]);
+	}
+	if (wal)
+	{
+		xl_cb_insert xlrec;
+		XLogRecPtr	lsn;
+
+		xlrec.nitems = n;
+		xlrec.nchildren = nchildren;
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfCbInsert);
+		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+		XLogRegisterBufData(0, unconstify(char *, (const char *) offsets),
+							n * sizeof(OffsetNumber));
+		XLogRegisterBufData(0, unconstify(char *, tuples), len);
+		for (int i = 0; i < nchildren; i++)
+			XLogRegisterBuffer(1 + i, child_bufs[i], REGBUF_STANDARD);
+		lsn = XLogInsert(CB_RMGR_ID, info);
+		PageSetLSN(page, lsn);
+		for (int i = 0; i < nchildren; i++)
+			PageSetLSN(BufferGetPage(child_bufs[i]), lsn);
+	}
+	END_CRIT_SECTION();
+}
+
+/* Redo of XLOG_CB_LEAF_BATCH and XLOG_CB_INTERNAL_INSERT. */
+void
+cb_redo_insert(XLogReaderState *record)
+{
+	xl_cb_insert *xlrec = (xl_cb_insert *) XLogRecGetData(record);
+	Buffer		buf;
+
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buf);
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, 0, &len);
+		Size		offsets_len = xlrec->nitems * sizeof(OffsetNumber);
+		OffsetNumber offsets[MaxIndexTuplesPerPage];
+		PGAlignedBlock tuples;
+
+		/* the record's data is not aligned */
+		memcpy(offsets, data, offsets_len);
+		memcpy(tuples.data, data + offsets_len, len - offsets_len);
+		cb_page_insert_batch(page, xlrec->nitems, offsets, tuples.data,
+							 len - offsets_len);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+	cb_wal_redo_clear_incomplete(record, 1, xlrec->nchildren);
+}
+
+/* ---------- one leaf ---------- */
+
+/* the entries of a batch that go to one leaf, with their places */
+typedef struct CbLeafBatch
+{
+	int			taken;			/* entries of the input dealt with */
+	int			n;				/* new ones among them */
+	Size		len;			/* MAXALIGNed bytes of the new ones */
+	IndexTuple *tuples;
+	OffsetNumber *offsets;		/* in the page as it is: insert before */
+} CbLeafBatch;
+
+/* How many of the first n entries belong left of the page's high key. */
+static int
+cb_apply_count_covered(const CbKeyDesc *kd, Page page, CbSortEntry *entries,
+					   int n)
+{
+	int			low = 1;
+	int			high;
+	int			step = 8;
+	IndexTuple	hikey;
+
+	if (CbPageIsRightmost(page))
+		return n;
+	hikey = CbPageGetHighKey(page);
+
+	/* the first one is covered; gallop, then halve */
+	while (low < n && low + step <= n &&
+		   cb_key_compare(kd, entries[low + step - 1].itup, hikey) < 0)
+	{
+		low += step;
+		step *= 2;
+	}
+	high = Min(n, low + step);
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (cb_key_compare(kd, entries[mid].itup, hikey) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* First item >= itup, not before low; *found: it is itup itself. */
+static OffsetNumber
+cb_apply_find_place(const CbKeyDesc *kd, Page page, OffsetNumber low,
+					IndexTuple itup, bool *found)
+{
+	OffsetNumber high = PageGetMaxOffsetNumber(page) + 1;
+
+	*found = false;
+	while (low < high)
+	{
+		OffsetNumber mid = low + (high - low) / 2;
+		int			cmp = cb_key_compare(kd, CbPageGetTuple(page, mid), itup);
+
+		if (cmp == 0)
+		{
+			*found = true;
+			return mid;
+		}
+		if (cmp < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/*
+ * Find the places of the leaf's entries.  Takes no more new bytes than a
+ * split can spread over its new pages.
+ */
+static void
+cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
+			   CbLeafBatch *batch)
+{
+	int			covered = cb_apply_count_covered(kd, page, entries, n);
+	Size		limit = 3 * CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
+	OffsetNumber low = CbPageFirstItem(page);
+
+	batch->tuples = palloc(sizeof(IndexTuple) * covered);
+	batch->offsets = palloc(sizeof(OffsetNumber) * covered);
+	batch->n = 0;
+	batch->len = 0;
+	for (batch->taken = 0; batch->taken < covered; batch->taken++)
+	{
+		IndexTuple	itup = entries[batch->taken].itup;
+		Size		size = MAXALIGN(IndexTupleSize(itup));
+		bool		found;
+
+		if (batch->n > 0 && batch->len + size > limit)
+			break;
+		low = cb_apply_find_place(kd, page, low, itup, &found);
+#ifdef CB_MUTATE_I5_IDEMPOTENT
+		found = false;
+#endif
+		if (found || (batch->n > 0 &&
+					  ItemPointerEquals(&batch->tuples[batch->n - 1]->t_tid,
+										&itup->t_tid) &&
+					  cb_key_compare(kd, batch->tuples[batch->n - 1], itup) == 0))
+			continue;
+		batch->tuples[batch->n] = itup;
+		batch->offsets[batch->n] = low;
+		batch->len += size;
+		batch->n++;
+	}
+}
+
+/* The leaf has the room: one record. */
+static void
+cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
+{
+	PGAlignedBlock tuples;
+	Size		at = 0;
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		Size		size = IndexTupleSize(batch->tuples[i]);
+
+		memcpy(tuples.data + at, batch->tuples[i], size);
+		memset(tuples.data + at + size, 0, MAXALIGN(size) - size);
+		at += MAXALIGN(size);
+		batch->offsets[i] += i; /* where it stands once all are in */
+	}
+	Assert(at == batch->len);
+	cb_tree_insert_at(rel, buf, XLOG_CB_LEAF_BATCH, batch->n, batch->offsets,
+					  tuples.data, at, NULL, 0);
+	UnlockReleaseBuffer(buf);
+}
+
+/* The leaf lacks the room: merge old and new, and split. */
+static void
+cb_apply_by_split(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch)
+{
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+	OffsetNumber off;
+	OffsetNumber max;
+	IndexTuple *items;
+	int			nitems = 0;
+	int			next = 0;
+	bool		at_end;
+
+	memcpy(copy.data, BufferGetPage(buf), BLCKSZ);
+	max = PageGetMaxOffsetNumber(page);
+	items = palloc(sizeof(IndexTuple) * (max + batch->n));
+	at_end = CbPageIsRightmost(page) && batch->offsets[0] > max;
+
+	for (off = CbPageFirstItem(page); off <= max; off = OffsetNumberNext(off))
+	{
+		while (next < batch->n && batch->offsets[next] == off)
+			items[nitems++] = batch->tuples[next++];
+		items[nitems++] = CbPageGetTuple(page, off);
+	}
+	while (next < batch->n)
+		items[nitems++] = batch->tuples[next++];
+
+	cb_tree_split(kd, buf, items, nitems, NULL, 0, at_end);
+	pfree(items);
+}
+
+/*
+ * Apply what belongs to the leaf of the first n entries.  Releases buf.
+ * Returns how many entries were dealt with; *split tells whether the leaf was
+ * split.
+ */
+static int
+cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
+				 CbApplyStats *stats, bool *split)
+{
+	Page		page = BufferGetPage(buf);
+	CbLeafBatch batch;
+	Size		need;
+
+	cb_apply_place(kd, page, entries, n, &batch);
+	need = batch.len + batch.n * sizeof(ItemIdData);
+	stats->visits++;
+	stats->entries += batch.n;
+	stats->duplicates += batch.taken - batch.n;
+	*split = false;
+
+	CB_TEST_POINT("apply-leaf");
+	if (batch.n == 0)
+		UnlockReleaseBuffer(buf);
+	else if (need <= PageGetExactFreeSpace(page))
+		cb_apply_in_place(kd->rel, buf, &batch);
+	else
+	{
+		*split = true;
+		stats->splits++;
+		cb_apply_by_split(kd, buf, &batch);
+	}
+	pfree(batch.tuples);
+	pfree(batch.offsets);
+	return batch.taken;
+}
+
+/* ---------- the batch ---------- */
+
+/*
+ * The leaf of an entry by way of the parent's copy: exclusively locked, or
+ * InvalidBuffer if the copy does not lead there.
+ */
+static Buffer
+cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, CbDescent *descent)
+{
+	Page		parent = (Page) descent->parent.data;
+	OffsetNumber off;
+	Buffer		buf;
+	Page		page;
+
+	if (!descent->parent_valid ||
+		(!CbPageIsRightmost(parent) &&
+		 cb_key_compare_cut(kd, cut, CbPageGetHighKey(parent)) <= 0))
+		return InvalidBuffer;
+
+	off = cb_tree_search_page(kd, cut, parent, ForwardScanDirection);
+	buf = ReadBuffer(kd->rel, BTreeTupleGetDownLink(CbPageGetTuple(parent, off)));
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buf);
+	cb_page_check(kd->rel, BufferGetBlockNumber(buf), page);
+	if (!CbPageIsLeaf(page) || CbPageHasIncompleteSplit(page) ||
+		(!CbPageIsRightmost(page) &&
+		 cb_key_compare_cut(kd, cut, CbPageGetHighKey(page)) <= 0))
+	{
+		UnlockReleaseBuffer(buf);
+		return InvalidBuffer;
+	}
+	return buf;
+}
+
+/*
+ * Apply n entries, sorted by (key, TID).  Takes page locks one leaf at a
+ * time; the caller holds RowExclusiveLock on the index and no LWLock.  An
+ * error leaves a prefix of the entries applied, which is harmless (I5).
+ * Adds to stats.
+ */
+void
+cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+			  CbApplyStats *stats)
+{
+	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	int			done = 0;
+
+	descent->want_parent = true;
+	while (done < n)
+	{
+		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[done].itup};
+		Buffer		buf = cb_apply_next_leaf(kd, &cut, descent);
+		bool		split;
+
+		if (!BufferIsValid(buf))
+		{
+			buf = cb_tree_descend_for_write(kd, &cut, 0, descent);
+			stats->descents++;
+		}
+		done += cb_apply_to_leaf(kd, buf, entries + done, n - done, stats,
+								 &split);
+		if (split)
+			descent->parent_valid = false;
+		CHECK_FOR_INTERRUPTS();
+	}
+	pfree(descent);
+}
+
+/* entries a leaf for a batch to be worth applying at once (k) */
+#define CB_DENSE_ENTRIES	32
+#define CB_DENSE_SAMPLES	8
+
+/*
+ * Would the sorted batch bring CB_DENSE_ENTRIES or more entries to most of
+ * its leaves?  Sampled: a stretch of that many entries counts if it lies
+ * left of the high key of its first entry's leaf.  Reads only.
+ */
+bool
+cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+{
+	int			stretches = n / CB_DENSE_ENTRIES;
+	int			samples = Min(stretches, CB_DENSE_SAMPLES);
+	int			dense = 0;
+
+	for (int i = 0; i < samples; i++)
+	{
+		int			first = (int) ((int64) i * stretches / samples) * CB_DENSE_ENTRIES;
+		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[first].itup};
+		Buffer		buf = cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+										  NULL);
+		Page		page = BufferGetPage(buf);
+		IndexTuple	last = entries[first + CB_DENSE_ENTRIES - 1].itup;
+
+		if (CbPageIsRightmost(page) ||
+			cb_key_compare(kd, last, CbPageGetHighKey(page)) < 0)
+			dense++;
+		UnlockReleaseBuffer(buf);
+
+		/* the first few often decide */
+		if (i == 1 && dense == 0)
+			return false;
+	}
+	return samples > 0 && dense * 4 >= samples * 3;
+}

@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_delete.c
+ *	  VACUUM's pass over the leaves.
+ *
+ * Leaves are visited in block order.  Each is locked for cleanup, whether it
+ * has anything to delete or not: a scan that holds a pin on a leaf relies on
+ * none of the leaf's entries being removed, and so on none of their TIDs being
+ * reused, before it lets go (I8).
+ *
+ * A split may move entries from a leaf not yet visited to a block already
+ * passed.  Such pages carry this VACUUM's cycle id, and the pass follows
+ * their right link at once (I4, A11).  The cycle ids are the server's, as
+ * nbtree uses them.
+ *
+ * Nothing is held while waiting for a cleanup lock (B5).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "commands/progress.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/indexfsm.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "tree/cb_tree.h"
+#include "utils/backend_progress.h"
+#include "wal/cb_wal.h"
+
+typedef struct CbDeleteState
+{
+	IndexVacuumInfo *info;
+	Relation	rel;
+	IndexBulkDeleteResult *stats;
+	IndexBulkDeleteCallback callback;	/* NULL: only count */
+	void	   *callback_state;
+	BTCycleId	cycleid;
+	CbPos		tail;			/* journal tail when the pass began */
+	BlockNumber scan_blkno;		/* how far the pass has come */
+} CbDeleteState;
+
+/* Remove items, as one atomic action.  buf is locked for cleanup. */
+static void
+cb_delete_items(Relation rel, Buffer buf, OffsetNumber *offsets, int n)
+{
+	Page		page = BufferGetPage(buf);
+
+	START_CRIT_SECTION();
+	cb_page_delete_items(page, offsets, n);
+	MarkBufferDirty(buf);
+	if (RelationNeedsWAL(rel))
+	{
+		xl_cb_vacuum_leaf xlrec;
+		XLogRecPtr	lsn;
+
+		xlrec.nitems = n;
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfCbVacuumLeaf);
+		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+		XLogRegisterBufData(0, (char *) offsets, n * sizeof(OffsetNumber));
+		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_VACUUM_LEAF);
+		PageSetLSN(page, lsn);
+	}
+	END_CRIT_SECTION();
+}
+
+/* Redo of XLOG_CB_VACUUM_LEAF: takes the cleanup lock, first and alone. */
+void
+cb_redo_vacuum_leaf(XLogReaderState *record)
+{
+	xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) XLogRecGetData(record);
+	Buffer		buf;
+
+	if (XLogReadBufferForRedoExtended(record, 0, RBM_NORMAL, true,
+									  &buf) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buf);
+		OffsetNumber offsets[MaxIndexTuplesPerPage];
+
+		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
+			   xlrec->nitems * sizeof(OffsetNumber));
+		cb_page_delete_items(page, offsets, xlrec->nitems);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}
+
+/*
+ * Deal with one leaf, which is locked for cleanup.  Returns the block to go
+ * back to, or InvalidBlockNumber.
+ */
+static BlockNumber
+cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
+{
+	Page		page = BufferGetPage(buf);
+	CbPageOpaque opaque = CbPageGetOpaque(page);
+	BlockNumber back_to = InvalidBlockNumber;
+	OffsetNumber offsets[MaxIndexTuplesPerPage];
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber first = CbPageFirstItem(page);
+	int			n = 0;
+
+	if (state->cycleid != 0 && opaque->cycleid == state->cycleid &&
+		!CbPageIsRightmost(page) && opaque->next < state->scan_blkno)
+		back_to = opaque->next;
+#ifdef CB_MUTATE_A11_BACKTRACK
+	back_to = InvalidBlockNumber;
+#endif
+
+	if (state->callback)
+		for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
+			if (state->callback(&CbPageGetTuple(page, off)->t_tid,
+								state->callback_state))
+				offsets[n++] = off;
+
+	CB_TEST_POINT("vacuum-leaf");
+	if (n > 0)
+	{
+		cb_delete_items(state->rel, buf, offsets, n);
+		state->stats->tuples_removed += n;
+	}
+	else if (opaque->cycleid != 0 && opaque->cycleid == state->cycleid)
+	{
+		/* a hint only: saves later VACUUMs a false match */
+		opaque->cycleid = 0;
+		MarkBufferDirtyHint(buf, true);
+	}
+	state->stats->num_index_tuples += max + 1 - first - n;
+	return back_to;
+}
+
+/*
+ * Deal with one block.  Returns the block to go back to, or
+ * InvalidBlockNumber.
+ */
+static BlockNumber
+cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
+{
+	Buffer		buf;
+	Page		page;
+	BlockNumber back_to = InvalidBlockNumber;
+
+	vacuum_delay_point();
+	buf = ReadBufferExtended(state->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
+							 state->info->strategy);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buf);
+	if (!PageIsNew(page))
+		cb_page_check(state->rel, blkno, page);
+
+	if (cb_tree_page_is_free(page, state->tail))
+	{
+		RecordFreeIndexPage(state->rel, blkno);
+		state->stats->pages_free++;
+	}
+	else if (CbPageIsLeaf(page) && !CbPageIsGone(page))
+	{
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+#ifdef CB_MUTATE_I8_CLEANUP_LOCK
+		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+#else
+		LockBufferForCleanup(buf);
+#endif
+		/* a leaf stays a leaf, whatever happened in between */
+		back_to = cb_delete_from_leaf(state, buf);
+	}
+	UnlockReleaseBuffer(buf);
+	return back_to;
+}
+
+static BlockNumber
+cb_delete_count_blocks(Relation rel)
+{
+	BlockNumber nblocks;
+	bool		need_lock = !RELATION_IS_LOCAL(rel);
+
+	/* wait for those who have just extended it and not yet locked the page */
+	if (need_lock)
+		LockRelationForExtension(rel, ExclusiveLock);
+	nblocks = RelationGetNumberOfBlocks(rel);
+	if (need_lock)
+		UnlockRelationForExtension(rel, ExclusiveLock);
+	return nblocks;
+}
+
+static void
+cb_delete_pass(CbDeleteState *state)
+{
+	BlockNumber nblocks;
+	BlockNumber blkno = CB_METAPAGE_BLKNO + 1;
+
+	/* pages that splits add while we go on may hold moved entries */
+	while ((nblocks = cb_delete_count_blocks(state->rel)) > blkno)
+	{
+		if (state->info->report_progress)
+			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, nblocks);
+		for (; blkno < nblocks; blkno++)
+		{
+			BlockNumber back_to = blkno;
+
+			state->scan_blkno = blkno;
+			while (back_to != InvalidBlockNumber)
+				back_to = cb_delete_from_block(state, back_to);
+			if (state->info->report_progress)
+				pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, blkno);
+		}
+	}
+	state->stats->num_pages = nblocks;
+}
+
+/*
+ * Visit every leaf, and remove the entries whose TID the callback calls dead;
+ * without callback only count.  Free pages are put into the map.  The journal
+ * was drained before: no dead TID may come down from there any more.
+ */
+void
+cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
+					IndexBulkDeleteCallback callback, void *callback_state)
+{
+	CbDeleteState state = {0};
+	CbMetaPageData meta;
+
+	state.info = info;
+	state.rel = info->index;
+	state.stats = stats;
+	state.callback = callback;
+	state.callback_state = callback_state;
+
+	stats->estimated_count = false;
+	stats->num_index_tuples = 0;
+	stats->pages_free = 0;
+
+	cb_tree_read_meta(info->index, NULL, &meta);
+	state.tail = meta.journal_tail;
+
+	PG_ENSURE_ERROR_CLEANUP(_bt_end_vacuum_callback,
+							PointerGetDatum(info->index));
+	{
+		state.cycleid = _bt_start_vacuum(info->index);
+		cb_delete_pass(&state);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(_bt_end_vacuum_callback,
+								PointerGetDatum(info->index));
+	_bt_end_vacuum(info->index);
+	IndexFreeSpaceMapVacuum(info->index);
+}

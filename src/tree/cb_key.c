@@ -1,0 +1,323 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_key.c
+ *	  Comparing, sorting and forming entries, separators and cuts.
+ *
+ * Comparisons go through SortSupport, so that common types are compared
+ * without the function manager.  The order is the operator class's own; no
+ * abbreviated key stands in for it here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heaptoast.h"
+#include "catalog/pg_am_d.h"
+#include "tree/cb_key.h"
+#include "utils/memutils.h"
+
+#define CB_SORTSUPPORT_PROC BTSORTSUPPORT_PROC
+#define CB_ORDER_PROC BTORDER_PROC
+
+/*
+ * Fill in the key description of an index, for as long as the relation is
+ * open; what it allocates goes to the current memory context.
+ */
+void
+cb_key_init(CbKeyDesc *kd, Relation rel)
+{
+	kd->rel = rel;
+	kd->tupdesc = RelationGetDescr(rel);
+	kd->nkeyatts = IndexRelationGetNumberOfKeyAttributes(rel);
+	memset(kd->ssup, 0, sizeof(SortSupportData) * kd->nkeyatts);
+
+	for (int i = 0; i < kd->nkeyatts; i++)
+	{
+		SortSupport ssup = &kd->ssup[i];
+		RegProcedure proc = index_getprocid(rel, i + 1, CB_SORTSUPPORT_PROC);
+
+		ssup->ssup_cxt = CurrentMemoryContext;
+		ssup->ssup_collation = rel->rd_indcollation[i];
+		ssup->ssup_attno = i + 1;
+		ssup->ssup_reverse = (rel->rd_indoption[i] & INDOPTION_DESC) != 0;
+		ssup->ssup_nulls_first =
+			(rel->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0;
+		if (RegProcedureIsValid(proc))
+			OidFunctionCall1(proc, PointerGetDatum(ssup));
+		if (ssup->comparator == NULL)
+			PrepareSortSupportComparisonShim(index_getprocid(rel, i + 1,
+															 CB_ORDER_PROC),
+											 ssup);
+	}
+}
+
+/* The TID of an entry, or of a separator that has one; NULL: minus infinity. */
+static inline ItemPointer
+cb_key_get_tid(IndexTuple itup)
+{
+	if (!BTreeTupleIsPivot(itup))
+		return &itup->t_tid;
+	return BTreeTupleGetHeapTID(itup);
+}
+
+static inline int
+cb_key_natts(const CbKeyDesc *kd, IndexTuple itup)
+{
+	return BTreeTupleIsPivot(itup) ? BTreeTupleGetNAtts(itup, kd->rel) :
+		kd->nkeyatts;
+}
+
+static int
+cb_key_compare_tids(IndexTuple a, IndexTuple b)
+{
+	ItemPointer tid_a = cb_key_get_tid(a);
+	ItemPointer tid_b = cb_key_get_tid(b);
+
+	if (tid_a == NULL || tid_b == NULL)
+		return (tid_a != NULL) - (tid_b != NULL);
+	return ItemPointerCompare(tid_a, tid_b);
+}
+
+/*
+ * Three-way comparison in (key, TID) order; truncated attributes of a
+ * separator are minus infinity.
+ */
+int
+cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
+{
+	int			natts_a = cb_key_natts(kd, a);
+	int			natts_b = cb_key_natts(kd, b);
+	int			natts = Min(natts_a, natts_b);
+
+	for (int i = 0; i < natts; i++)
+	{
+		bool		null_a,
+					null_b;
+		Datum		datum_a = index_getattr(a, i + 1, kd->tupdesc, &null_a);
+		Datum		datum_b = index_getattr(b, i + 1, kd->tupdesc, &null_b);
+		int			cmp = ApplySortComparator(datum_a, null_a, datum_b, null_b,
+											  unconstify(SortSupportData *, &kd->ssup[i]));
+
+		if (cmp != 0)
+			return cmp;
+	}
+	if (natts_a != natts_b)
+		return natts_a < natts_b ? -1 : 1;
+	return cb_key_compare_tids(a, b);
+}
+
+/* Compare one column of a tuple with a scan key: <0 tuple first. */
+static int
+cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
+{
+	bool		isnull;
+	Datum		datum = index_getattr(itup, key->sk_attno, kd->tupdesc, &isnull);
+	int			cmp;
+
+	if (key->sk_flags & SK_ISNULL)
+	{
+		if (isnull)
+			return 0;
+		return (key->sk_flags & SK_BT_NULLS_FIRST) ? 1 : -1;
+	}
+	if (isnull)
+		return (key->sk_flags & SK_BT_NULLS_FIRST) ? -1 : 1;
+	cmp = DatumGetInt32(FunctionCall2Coll(&key->sk_func, key->sk_collation,
+										  datum, key->sk_argument));
+	if (key->sk_flags & SK_BT_DESC)
+		INVERT_COMPARE_RESULT(cmp);
+	return cmp;
+}
+
+static int
+cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
+{
+	int			natts = cb_key_natts(kd, itup);
+	bool		pivot = BTreeTupleIsPivot(itup);
+
+	for (int i = 0; i < cut->nkeys; i++)
+	{
+		int			cmp;
+
+		if (cut->keys[i].sk_attno > natts)
+			return -1;			/* minus infinity here: before any value */
+		cmp = cb_key_compare_scankey(kd, &cut->keys[i], itup);
+		if (cmp != 0)
+			return cmp;
+	}
+
+	/* all keys equal */
+	if (cut->after)
+		return -1;
+	if (pivot && natts == cut->nkeys && cb_key_get_tid(itup) == NULL)
+		return 0;				/* the very same boundary */
+	return 1;
+}
+
+/*
+ * Where a tuple lies as seen from a cut: <0 left of it, >0 right of it, 0 for
+ * a separator that is the same boundary as the cut.
+ */
+int
+cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
+{
+	int			cmp;
+
+	switch (cut->kind)
+	{
+		case CB_CUT_MIN:
+			return 1;
+		case CB_CUT_MAX:
+			return -1;
+		case CB_CUT_KEYS:
+			return cb_key_compare_keys_cut(kd, cut, itup);
+		case CB_CUT_TUPLE:
+			break;
+	}
+
+	cmp = cb_key_compare(kd, itup, cut->tuple);
+	if (cmp != 0)
+		return cmp;
+	if (cut->after)
+		return -1;
+	return BTreeTupleIsPivot(itup) ? 0 : 1;
+}
+
+/* Set up a sort entry for itup; its journal position is set to none. */
+void
+cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry, IndexTuple itup)
+{
+	entry->first = index_getattr(itup, 1, kd->tupdesc, &entry->first_null);
+	entry->itup = itup;
+	entry->pos = 0;
+}
+
+static int
+cb_key_compare_sort_entries(const void *a, const void *b, void *arg)
+{
+	const CbKeyDesc *kd = arg;
+	const CbSortEntry *ea = a;
+	const CbSortEntry *eb = b;
+	int			cmp;
+
+	cmp = ApplySortComparator(ea->first, ea->first_null,
+							  eb->first, eb->first_null,
+							  unconstify(SortSupportData *, &kd->ssup[0]));
+	if (cmp != 0)
+		return cmp;
+	if (kd->nkeyatts == 1)
+		return ItemPointerCompare(&ea->itup->t_tid, &eb->itup->t_tid);
+	return cb_key_compare(kd, ea->itup, eb->itup);
+}
+
+/*
+ * Sort entries by (key, TID).  The comparison may raise an error, so no lock
+ * may be held that an error would not release.
+ */
+void
+cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+{
+	if (n > 1)
+		qsort_arg(entries, n, sizeof(CbSortEntry), cb_key_compare_sort_entries,
+				  unconstify(CbKeyDesc *, kd));
+}
+
+/* Number of leading key columns that tell firstright from lastleft. */
+static int
+cb_key_count_needed(const CbKeyDesc *kd, IndexTuple lastleft,
+					IndexTuple firstright)
+{
+	for (int i = 0; i < kd->nkeyatts; i++)
+	{
+		bool		null_l,
+					null_r;
+		Datum		datum_l = index_getattr(lastleft, i + 1, kd->tupdesc, &null_l);
+		Datum		datum_r = index_getattr(firstright, i + 1, kd->tupdesc, &null_r);
+
+		if (ApplySortComparator(datum_l, null_l, datum_r, null_r,
+								unconstify(SortSupportData *, &kd->ssup[i])) != 0)
+			return i + 1;
+	}
+	return kd->nkeyatts + 1;
+}
+
+/*
+ * The shortest separator s with lastleft < s <= firstright, palloc'd: suffix
+ * truncation.  Both are entries.  Where all key columns are equal, s gets
+ * firstright's TID.
+ */
+IndexTuple
+cb_key_make_separator(const CbKeyDesc *kd, IndexTuple lastleft,
+					  IndexTuple firstright)
+{
+	int			needed = cb_key_count_needed(kd, lastleft, firstright);
+	int			natts = Min(needed, kd->nkeyatts);
+	IndexTuple	base;
+	IndexTuple	pivot;
+	Size		size;
+
+	base = index_truncate_tuple(kd->tupdesc, firstright, natts);
+	if (needed <= kd->nkeyatts)
+	{
+		BTreeTupleSetNAtts(base, natts, false);
+		return base;
+	}
+
+	/* the TID goes behind the key columns, MAXALIGNed from the end */
+	size = MAXALIGN(IndexTupleSize(base)) + MAXALIGN(sizeof(ItemPointerData));
+	pivot = palloc0(size);
+	memcpy(pivot, base, IndexTupleSize(base));
+	pivot->t_info &= ~INDEX_SIZE_MASK;
+	pivot->t_info |= size;
+	BTreeTupleSetNAtts(pivot, natts, true);
+	ItemPointerCopy(&firstright->t_tid, BTreeTupleGetHeapTID(pivot));
+	pfree(base);
+	return pivot;
+}
+
+/* A palloc'd copy of a separator that leads to the child. */
+IndexTuple
+cb_key_make_downlink(IndexTuple separator, BlockNumber child)
+{
+	IndexTuple	downlink = CopyIndexTuple(separator);
+
+	Assert(BTreeTupleIsPivot(separator));
+	BTreeTupleSetDownLink(downlink, child);
+	return downlink;
+}
+
+/* A palloc'd downlink without key: the first of an internal page. */
+IndexTuple
+cb_key_minus_infinity(BlockNumber child)
+{
+	IndexTuple	downlink = palloc0(sizeof(IndexTupleData));
+
+	downlink->t_info = sizeof(IndexTupleData);
+	BTreeTupleSetNAtts(downlink, 0, false);
+	BTreeTupleSetDownLink(downlink, child);
+	return downlink;
+}
+
+/*
+ * Form the entry of a heap tuple, palloc'd.  An entry over btree's size limit
+ * is refused here, before anything is staged (C8).
+ */
+IndexTuple
+cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
+{
+	IndexTuple	itup = index_form_tuple(RelationGetDescr(rel), values, isnull);
+
+	itup->t_tid = *tid;
+	if (MAXALIGN(IndexTupleSize(itup)) > CB_MAX_ITEM_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("index row size %zu exceeds cachebatch maximum %zu for index \"%s\"",
+						IndexTupleSize(itup), (Size) CB_MAX_ITEM_SIZE,
+						RelationGetRelationName(rel)),
+				 errdetail("Index row references tuple (%u,%u) in its table.",
+						   ItemPointerGetBlockNumber(tid),
+						   ItemPointerGetOffsetNumber(tid)),
+				 errhint("Values larger than 1/3 of a buffer page cannot be indexed.\n"
+						 "Consider a function index of an MD5 hash of the value.")));
+	return itup;
+}

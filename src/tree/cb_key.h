@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_key.h
+ *	  Order of entries, separators and cuts.
+ *
+ * Entries are totally ordered by (key columns, TID).  A separator (pivot
+ * tuple) stands for the boundary just before the least entry that has its
+ * values; attributes that were truncated away, its TID among them, are minus
+ * infinity.
+ *
+ * A cut is a boundary between entries.  Scans and descents speak of cuts
+ * only: "the first entry right of the cut", "the last one left of it".
+ *
+ * Comparison functions of operator classes may raise errors and may run SQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_KEY_H
+#define CB_KEY_H
+
+#include "page/cb_page.h"
+#include "utils/sortsupport.h"
+
+typedef struct CbKeyDesc
+{
+	Relation	rel;
+	TupleDesc	tupdesc;
+	int			nkeyatts;
+	SortSupportData ssup[INDEX_MAX_KEYS];
+} CbKeyDesc;
+
+typedef enum CbCutKind
+{
+	CB_CUT_MIN,					/* left of everything */
+	CB_CUT_MAX,					/* right of everything */
+	CB_CUT_KEYS,				/* beside all entries whose first columns
+								 * equal the scan keys */
+	CB_CUT_TUPLE				/* beside an entry, or at a separator */
+} CbCutKind;
+
+typedef struct CbCut
+{
+	CbCutKind	kind;
+	bool		after;			/* right of the equal entries, else left */
+	int			nkeys;			/* CB_CUT_KEYS: number of scan keys */
+	ScanKey		keys;			/* with the 3-way comparison in sk_func; may be
+								 * of another type than the column (cross-type) */
+	IndexTuple	tuple;			/* CB_CUT_TUPLE */
+} CbCut;
+
+/* an entry with its first key column at hand, for sorting */
+typedef struct CbSortEntry
+{
+	Datum		first;
+	bool		first_null;
+	IndexTuple	itup;
+	CbPos		pos;			/* journal position, or 0 */
+} CbSortEntry;
+
+extern void cb_key_init(CbKeyDesc *kd, Relation rel);
+extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
+extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
+							   IndexTuple itup);
+extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
+								   IndexTuple itup);
+extern void cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
+extern IndexTuple cb_key_make_separator(const CbKeyDesc *kd,
+										IndexTuple lastleft,
+										IndexTuple firstright);
+extern IndexTuple cb_key_make_downlink(IndexTuple separator, BlockNumber child);
+extern IndexTuple cb_key_minus_infinity(BlockNumber child);
+extern IndexTuple cb_key_form_entry(Relation rel, Datum *values, bool *isnull,
+									ItemPointer tid);
+
+#endif							/* CB_KEY_H */

@@ -1,0 +1,354 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_load.c
+ *	  Building a tree bottom-up from sorted entries.
+ *
+ * Leaves are written one after the other, at consecutive blocks from 1 on, so
+ * that a scan in key order reads sequentially.  The downlinks of a level go
+ * to a temporary file and are read back to build the level above it, so
+ * memory use does not grow with the index.  Pages are written past the buffer
+ * manager and logged whole; nobody else can see the file yet.  The metapage
+ * is written last.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/buffile.h"
+#include "storage/smgr.h"
+#include "tree/cb_tree.h"
+#include "utils/memutils.h"
+
+/* internal pages are filled to this part, as btree's */
+#define CB_INTERNAL_FILLFACTOR	70
+
+struct CbLoader
+{
+	const CbKeyDesc *kd;
+	Relation	rel;
+	ForkNumber	fork;
+	bool		wal;
+	BlockNumber nblocks;		/* pages written, or assigned */
+
+	/* the level being built */
+	int			level;
+	Size		fill;			/* bytes of a page that may be used */
+	Page		page;			/* item 1 is kept for the high key */
+	BlockNumber blkno;			/* of page */
+	BlockNumber npages;			/* of this level, finished */
+	IndexTuple	low;			/* separator that leads to page; NULL: none */
+	IndexTuple	last;			/* last item of page */
+	BufFile    *downlinks;		/* of this level, for the next */
+	int64		ndownlinks;
+};
+
+/* ---------- pages ---------- */
+
+static void
+cb_load_write(CbLoader *loader, BlockNumber blkno, Page page, bool extend)
+{
+	SMgrRelation smgr = RelationGetSmgr(loader->rel);
+
+	if (loader->wal)
+		log_newpage(&loader->rel->rd_node, loader->fork, blkno, page, true);
+	PageSetChecksumInplace(page, blkno);
+	if (extend)
+		smgrextend(smgr, loader->fork, blkno, page, true);
+	else
+		smgrwrite(smgr, loader->fork, blkno, page, true);
+}
+
+/* Begin a page of the current level; its item 1 is kept free. */
+static void
+cb_load_begin_page(CbLoader *loader)
+{
+	cb_page_init(loader->page, loader->level == 0 ? CBP_LEAF : CBP_INTERNAL,
+				 loader->level);
+	((PageHeader) loader->page)->pd_lower += sizeof(ItemIdData);
+	ItemIdSetUnused(PageGetItemId(loader->page, CB_HIKEY));
+	loader->blkno = loader->nblocks++;
+	loader->last = NULL;
+}
+
+/* Put a tuple behind the others; the page has the room. */
+static IndexTuple
+cb_load_put(Page page, OffsetNumber off, IndexTuple itup)
+{
+	PageHeader	header = (PageHeader) page;
+	Size		size = IndexTupleSize(itup);
+	char	   *place;
+
+	header->pd_upper -= MAXALIGN(size);
+	place = (char *) page + header->pd_upper;
+	memcpy(place, itup, size);
+	ItemIdSetNormal(PageGetItemId(page, off), header->pd_upper, size);
+	return (IndexTuple) place;
+}
+
+static void
+cb_load_add_item(CbLoader *loader, IndexTuple itup)
+{
+	PageHeader	header = (PageHeader) loader->page;
+
+	header->pd_lower += sizeof(ItemIdData);
+	loader->last = cb_load_put(loader->page,
+							   PageGetMaxOffsetNumber(loader->page), itup);
+}
+
+/* The first downlink of a page has no key. */
+static void
+cb_load_add_first_or_next(CbLoader *loader, IndexTuple itup)
+{
+	if (loader->level > 0 && loader->last == NULL)
+	{
+		IndexTuple	stripped = cb_key_minus_infinity(BTreeTupleGetDownLink(itup));
+
+		cb_load_add_item(loader, stripped);
+		pfree(stripped);
+	}
+	else
+		cb_load_add_item(loader, itup);
+}
+
+/* Note a finished page for the level above. */
+static void
+cb_load_emit_downlink(CbLoader *loader)
+{
+	IndexTuple	downlink = loader->low ?
+		cb_key_make_downlink(loader->low, loader->blkno) :
+		cb_key_minus_infinity(loader->blkno);
+
+	if (loader->downlinks == NULL)
+		loader->downlinks = BufFileCreateTemp(false);
+	BufFileWrite(loader->downlinks, downlink, IndexTupleSize(downlink));
+	loader->ndownlinks++;
+	pfree(downlink);
+}
+
+/*
+ * Finish the current page: separator is its high key, NULL for the rightmost
+ * of the level.
+ */
+static void
+cb_load_finish_page(CbLoader *loader, IndexTuple separator)
+{
+	Page		page = loader->page;
+	CbPageOpaque opaque = CbPageGetOpaque(page);
+
+	if (separator)
+	{
+		cb_load_put(page, CB_HIKEY, separator);
+		opaque->next = loader->blkno + 1;
+	}
+	else
+	{
+		/* no high key: the items move down by one */
+		OffsetNumber n = PageGetMaxOffsetNumber(page) - 1;
+
+		memmove(PageGetItemId(page, 1), PageGetItemId(page, 2),
+				n * sizeof(ItemIdData));
+		((PageHeader) page)->pd_lower -= sizeof(ItemIdData);
+		if (loader->npages == 0)
+			opaque->flags |= CBP_ROOT;
+		if (n == 0)
+			opaque->flags |= CBP_EMPTY;
+	}
+	cb_load_write(loader, loader->blkno, page, true);
+	cb_load_emit_downlink(loader);
+	loader->npages++;
+
+	if (loader->low)
+		pfree(loader->low);
+	loader->low = separator;
+	CHECK_FOR_INTERRUPTS();
+	CB_TEST_POINT("load-page");
+}
+
+/*
+ * Does the item go on the current page?  A few bytes are always left, so that
+ * taking one item back makes room for its separator, TID included.
+ */
+static bool
+cb_load_has_room(CbLoader *loader, IndexTuple itup)
+{
+	PageHeader	header = (PageHeader) loader->page;
+	Size		used = CB_PAGE_ROOM - (header->pd_upper - header->pd_lower);
+	Size		need = used + CbItemSpace(itup);
+
+	if (need > loader->fill && PageGetMaxOffsetNumber(loader->page) > 2)
+		return false;
+	return need + 2 * MAXALIGN(sizeof(ItemPointerData)) <= CB_PAGE_ROOM;
+}
+
+/* Take the last item back off the page; palloc'd. */
+static IndexTuple
+cb_load_take_back(CbLoader *loader)
+{
+	PageHeader	header = (PageHeader) loader->page;
+	IndexTuple	item = CopyIndexTuple(loader->last);
+
+	header->pd_upper += MAXALIGN(IndexTupleSize(item));
+	header->pd_lower -= sizeof(ItemIdData);
+	loader->last = CbPageGetTuple(loader->page,
+								  PageGetMaxOffsetNumber(loader->page));
+	return item;
+}
+
+static IndexTuple
+cb_load_make_separator(CbLoader *loader, IndexTuple next)
+{
+	return loader->level == 0 ?
+		cb_key_make_separator(loader->kd, loader->last, next) :
+		CopyIndexTuple(next);
+}
+
+/*
+ * Finish the current page before the item next, and begin another.  If the
+ * separator does not fit, the last item moves to the new page.
+ */
+static void
+cb_load_turn_page(CbLoader *loader, IndexTuple next)
+{
+	PageHeader	header = (PageHeader) loader->page;
+	IndexTuple	separator = cb_load_make_separator(loader, next);
+	IndexTuple	moved = NULL;
+
+	if (MAXALIGN(IndexTupleSize(separator)) > header->pd_upper - header->pd_lower)
+	{
+		pfree(separator);
+		moved = cb_load_take_back(loader);
+		separator = cb_load_make_separator(loader, moved);
+	}
+	cb_load_finish_page(loader, separator);
+	cb_load_begin_page(loader);
+	if (moved)
+	{
+		cb_load_add_first_or_next(loader, moved);
+		pfree(moved);
+	}
+}
+
+/* ---------- levels ---------- */
+
+static void
+cb_load_begin_level(CbLoader *loader, int level, Size fill)
+{
+	loader->level = level;
+	loader->fill = fill;
+	loader->npages = 0;
+	loader->low = NULL;
+	loader->downlinks = NULL;
+	loader->ndownlinks = 0;
+	cb_load_begin_page(loader);
+}
+
+static void
+cb_load_add_to_level(CbLoader *loader, IndexTuple itup)
+{
+	if (loader->last && !cb_load_has_room(loader, itup))
+		cb_load_turn_page(loader, itup);
+	cb_load_add_first_or_next(loader, itup);
+}
+
+/* Build the level above one whose downlinks are in the file. */
+static void
+cb_load_build_level(CbLoader *loader, BufFile *downlinks, int64 n, int level)
+{
+	PGAlignedBlock tuple;
+
+	if (BufFileSeek(downlinks, 0, 0L, SEEK_SET) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not rewind temporary file")));
+	cb_load_begin_level(loader, level,
+						CB_PAGE_ROOM * CB_INTERNAL_FILLFACTOR / 100);
+	while (n-- > 0)
+	{
+		IndexTuple	itup = (IndexTuple) tuple.data;
+		Size		header = sizeof(IndexTupleData);
+		Size		rest;
+
+		if (BufFileRead(downlinks, tuple.data, header) != header)
+			ereport(ERROR,
+					(errcode_for_file_access(),
+					 errmsg("could not read temporary file")));
+		rest = IndexTupleSize(itup) - header;
+		if (BufFileRead(downlinks, tuple.data + header, rest) != rest)
+			ereport(ERROR,
+					(errcode_for_file_access(),
+					 errmsg("could not read temporary file")));
+		cb_load_add_to_level(loader, itup);
+	}
+	cb_load_finish_page(loader, NULL);
+}
+
+/* ---------- interface ---------- */
+
+/*
+ * Begin to build into an empty fork.  fillfactor is for the leaves.
+ */
+CbLoader *
+cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
+{
+	CbLoader   *loader = palloc0(sizeof(CbLoader));
+	PGAlignedBlock zero;
+
+	loader->kd = kd;
+	loader->rel = kd->rel;
+	loader->fork = fork;
+	loader->wal = fork == INIT_FORKNUM || RelationNeedsWAL(kd->rel);
+	loader->page = palloc(BLCKSZ);
+
+	/* the metapage's place; it is written last */
+	memset(zero.data, 0, BLCKSZ);
+	smgrextend(RelationGetSmgr(loader->rel), fork, CB_METAPAGE_BLKNO, zero.data,
+			   true);
+	loader->nblocks = 1;
+	cb_load_begin_level(loader, 0, CB_PAGE_ROOM * fillfactor / 100);
+	return loader;
+}
+
+/* Add the next entry, in (key, TID) order. */
+void
+cb_load_add(CbLoader *loader, IndexTuple itup)
+{
+	cb_load_add_to_level(loader, itup);
+}
+
+/*
+ * Finish the tree, write the metapage with a fresh build id (I0), and see to
+ * it that the file is on disk.
+ */
+void
+cb_load_finish(CbLoader *loader)
+{
+	PGAlignedBlock meta;
+	uint8		build_id[CB_BUILD_ID_LEN];
+
+	cb_load_finish_page(loader, NULL);
+	while (loader->npages > 1)
+	{
+		BufFile    *downlinks = loader->downlinks;
+
+		cb_load_build_level(loader, downlinks, loader->ndownlinks,
+							loader->level + 1);
+		BufFileClose(downlinks);
+	}
+	if (loader->downlinks)
+		BufFileClose(loader->downlinks);
+
+	if (!pg_strong_random(build_id, CB_BUILD_ID_LEN))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	cb_page_init_meta((Page) meta.data, build_id, loader->blkno, loader->level);
+	cb_load_write(loader, CB_METAPAGE_BLKNO, (Page) meta.data, false);
+
+	/* the pages went past the buffer manager, so checkpoints don't know them */
+	if (loader->wal)
+		smgrimmedsync(RelationGetSmgr(loader->rel), loader->fork);
+	cb_rel_forget(loader->rel);
+}

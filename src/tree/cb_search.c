@@ -1,0 +1,368 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_search.c
+ *	  Finding pages and positions in the tree.
+ *
+ * Descents follow Lehman and Yao: a reader holds one page lock at a time, and
+ * moves right where a page's high key shows that it was split since its
+ * parent was read.  A writer that meets an incomplete split finishes it first
+ * and starts again from the root.  Block numbers of live pages stay valid: no
+ * page leaves the tree.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+#include "tree/cb_tree.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/* a descent starts again this often, each time after a split was finished */
+#define CB_MAX_DESCENTS 10000
+
+/* The hints about an index that this backend keeps; never NULL. */
+CbRelCache *
+cb_rel_cache(Relation rel)
+{
+	if (rel->rd_amcache == NULL)
+	{
+		CbRelCache *cache = MemoryContextAllocZero(rel->rd_indexcxt,
+												   sizeof(CbRelCache));
+
+		cache->root = InvalidBlockNumber;
+		cache->journal_block = InvalidBlockNumber;
+		rel->rd_amcache = cache;
+	}
+	return rel->rd_amcache;
+}
+
+/* Forget the hints: the index's file is being made anew. */
+void
+cb_rel_forget(Relation rel)
+{
+	if (rel->rd_amcache)
+		pfree(rel->rd_amcache);
+	rel->rd_amcache = NULL;
+}
+
+/*
+ * Copy the metapage.  snapshot: test it against old_snapshot_threshold, as a
+ * truncation moves the metapage's LSN (A16); NULL: don't.
+ */
+void
+cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
+{
+	Buffer		buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+	Page		page = BufferGetPage(buf);
+	CbRelCache *cache;
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (snapshot)
+		TestForOldSnapshot(snapshot, rel, page);
+	*meta = *cb_page_check_meta(rel, page);
+	UnlockReleaseBuffer(buf);
+
+	cache = cb_rel_cache(rel);
+	cache->root = meta->root;
+	cache->root_level = meta->root_level;
+	cache->journal_tail = meta->journal_tail;
+}
+
+static void
+cb_search_report_level(Relation rel, BlockNumber blkno, int level)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("page %u of index \"%s\" is not a tree page of level %d",
+					blkno, RelationGetRelationName(rel), level),
+			 errhint("Please REINDEX it.")));
+}
+
+/* Lock a pinned page and check that it is a live tree page of this level. */
+static Page
+cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
+			   Snapshot snapshot)
+{
+	Page		page = BufferGetPage(buf);
+
+	LockBuffer(buf, lockmode);
+	cb_page_check(rel, BufferGetBlockNumber(buf), page);
+	if (!CbPageIsTree(page) || CbPageGetOpaque(page)->level != level)
+		cb_search_report_level(rel, BufferGetBlockNumber(buf), level);
+	if (snapshot)
+		TestForOldSnapshot(snapshot, rel, page);
+	return page;
+}
+
+/*
+ * The root, locked; *level is its level.  The page may have ceased to be the
+ * root while it was being locked: it is then still the leftmost of its level,
+ * and a descent from it is right all the same.
+ */
+static Buffer
+cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
+				   Snapshot snapshot, int *level)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+
+	for (int tries = 0;; tries++)
+	{
+		CbMetaPageData meta;
+		BlockNumber root = cache->root;
+		int			root_level = cache->root_level;
+		Buffer		buf;
+		Page		page;
+
+		if (root == InvalidBlockNumber)
+		{
+			cb_tree_read_meta(rel, NULL, &meta);
+			root = meta.root;
+			root_level = meta.root_level;
+		}
+		buf = ReadBuffer(rel, root);
+		page = cb_search_lock(rel, buf,
+							  root_level == 0 ? leaf_lockmode : lockmode,
+							  root_level, snapshot);
+		*level = root_level;
+		if ((CbPageGetOpaque(page)->flags & CBP_ROOT) != 0 || tries > 0)
+			return buf;
+
+		/* a stale hint */
+		UnlockReleaseBuffer(buf);
+		cache = cb_rel_cache(rel);
+		cache->root = InvalidBlockNumber;
+	}
+}
+
+/*
+ * Is the first position right of the cut (forward), or the last one left of
+ * it (backward), beyond this page?
+ */
+static inline bool
+cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
+					ScanDirection dir)
+{
+	int			cmp;
+
+	if (CbPageIsRightmost(page) || cut->kind == CB_CUT_MIN)
+		return false;
+	cmp = cb_key_compare_cut(kd, cut, CbPageGetHighKey(page));
+	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
+}
+
+/*
+ * Leaf: the first item right of the cut, in either direction; one past the
+ * last if there is none.
+ *
+ * Internal page: the downlink to follow.  That is the last item whose key is
+ * left of the cut; going forward also one that is the cut itself.  The first
+ * item counts as minus infinity.
+ *
+ * The caller has the page locked, or works on a copy.
+ */
+OffsetNumber
+cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
+					ScanDirection dir)
+{
+	bool		leaf = CbPageIsLeaf(page);
+	OffsetNumber low = CbPageFirstItem(page);
+	OffsetNumber high = PageGetMaxOffsetNumber(page) + 1;
+	int			goal = (!leaf && ScanDirectionIsBackward(dir)) ? -1 : 0;
+
+	if (!leaf)
+	{
+		if (high <= low)
+			cb_search_report_level(kd->rel, InvalidBlockNumber,
+								   CbPageGetOpaque(page)->level);
+		low++;
+	}
+
+	/* everything before low is left of the cut, from high on right of it */
+	while (low < high)
+	{
+		OffsetNumber mid = low + (high - low) / 2;
+
+		if (cb_key_compare_cut(kd, cut, CbPageGetTuple(page, mid)) <= goal)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return leaf ? low : low - 1;
+}
+
+static void
+cb_search_set_low(CbDescent *descent, IndexTuple separator)
+{
+	if (descent->low)
+		pfree(descent->low);
+	descent->low = CopyIndexTuple(separator);
+}
+
+/*
+ * Move right, with one lock at a time, to the page that has the position.
+ * Stops at an incomplete split if for_write.
+ */
+static Buffer
+cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+					 Buffer buf, int lockmode, Snapshot snapshot,
+					 bool for_write, CbDescent *descent)
+{
+	Page		page = BufferGetPage(buf);
+	int			level = CbPageGetOpaque(page)->level;
+
+	while (!(for_write && CbPageHasIncompleteSplit(page)) &&
+		   cb_search_is_beyond(kd, cut, page, dir))
+	{
+		BlockNumber next = CbPageGetOpaque(page)->next;
+
+		if (descent && descent->want_low)
+			cb_search_set_low(descent, CbPageGetHighKey(page));
+		UnlockReleaseBuffer(buf);
+		CHECK_FOR_INTERRUPTS();
+		buf = ReadBuffer(kd->rel, next);
+		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
+	}
+	return buf;
+}
+
+/*
+ * Step down one level: releases buf, returns the child, pinned only.
+ */
+static Buffer
+cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+					Buffer buf, CbDescent *descent)
+{
+	Page		page = BufferGetPage(buf);
+	OffsetNumber off = cb_tree_search_page(kd, cut, page, dir);
+	IndexTuple	downlink = CbPageGetTuple(page, off);
+	BlockNumber child = BTreeTupleGetDownLink(downlink);
+
+	if (descent && descent->want_low && off > CbPageFirstItem(page))
+		cb_search_set_low(descent, downlink);
+	if (descent && descent->want_parent && CbPageGetOpaque(page)->level == 1)
+	{
+		memcpy(descent->parent.data, page, BLCKSZ);
+		descent->parent_valid = true;
+	}
+	UnlockReleaseBuffer(buf);
+	CHECK_FOR_INTERRUPTS();
+	return ReadBuffer(kd->rel, child);
+}
+
+/*
+ * Descend for reading.  Returns the leaf, pinned and share-locked, that holds
+ * the first position right of the cut (forward) or the last one left of it
+ * (backward).  descent may be NULL; its low is set if want_low.  Holds no
+ * other lock at any time.
+ */
+Buffer
+cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+				Snapshot snapshot, CbDescent *descent)
+{
+	int			level;
+	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
+										 BUFFER_LOCK_SHARE, snapshot, &level);
+
+	if (descent)
+		descent->low = NULL;
+	for (;;)
+	{
+		buf = cb_search_move_right(kd, cut, dir, buf, BUFFER_LOCK_SHARE,
+								   snapshot, false, descent);
+		if (level == 0)
+			return buf;
+		buf = cb_search_step_down(kd, cut, dir, buf, descent);
+		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, --level, snapshot);
+	}
+}
+
+/*
+ * One attempt of cb_tree_descend_for_write(): InvalidBuffer if an incomplete
+ * split had to be finished on the way.
+ */
+static Buffer
+cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
+								int target_level, CbDescent *descent)
+{
+	int			level;
+	Buffer		buf = cb_search_get_root(kd->rel,
+										 BUFFER_LOCK_SHARE,
+										 target_level == 0 ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE,
+										 NULL, &level);
+	int			lockmode = BUFFER_LOCK_SHARE;
+
+	if (level < target_level)
+	{
+		/* the root has been split by another meanwhile: look again */
+		UnlockReleaseBuffer(buf);
+		cb_rel_cache(kd->rel)->root = InvalidBlockNumber;
+		return InvalidBuffer;
+	}
+
+	/* the root itself is the target, and not a leaf: lock it anew */
+	if (level == target_level)
+	{
+		lockmode = BUFFER_LOCK_EXCLUSIVE;
+		if (level > 0)
+		{
+			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+			cb_search_lock(kd->rel, buf, lockmode, level, NULL);
+		}
+	}
+
+	for (;;)
+	{
+		buf = cb_search_move_right(kd, cut, ForwardScanDirection, buf,
+								   lockmode, NULL, true, NULL);
+		if (CbPageHasIncompleteSplit(BufferGetPage(buf)))
+		{
+			if (lockmode != BUFFER_LOCK_EXCLUSIVE)
+			{
+				LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+				cb_search_lock(kd->rel, buf, BUFFER_LOCK_EXCLUSIVE, level, NULL);
+			}
+			if (CbPageHasIncompleteSplit(BufferGetPage(buf)))
+				cb_tree_finish_split(kd, buf);
+			else
+				UnlockReleaseBuffer(buf);
+			return InvalidBuffer;
+		}
+		if (level == target_level)
+			return buf;
+		buf = cb_search_step_down(kd, cut, ForwardScanDirection, buf, descent);
+		level--;
+		if (level == target_level)
+			lockmode = BUFFER_LOCK_EXCLUSIVE;
+		cb_search_lock(kd->rel, buf, lockmode, level, NULL);
+	}
+}
+
+/*
+ * Descend for writing: returns the page of the target level, pinned and
+ * exclusively locked, that has the first position right of the cut; its split
+ * is complete.  The caller may hold locks on pages of lower levels only.
+ */
+Buffer
+cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut, int level,
+						  CbDescent *descent)
+{
+	for (int tries = 0; tries < CB_MAX_DESCENTS; tries++)
+	{
+		Buffer		buf;
+
+		if (descent)
+			descent->parent_valid = false;
+		buf = cb_search_try_descend_for_write(kd, cut, level, descent);
+		if (BufferIsValid(buf))
+			return buf;
+		CHECK_FOR_INTERRUPTS();
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("could not find a page of level %d in index \"%s\"",
+					level, RelationGetRelationName(kd->rel)),
+			 errhint("Please REINDEX it.")));
+}

@@ -1,0 +1,607 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_split.c
+ *	  Splitting pages, and telling their parents.
+ *
+ * A page is split into itself and up to CB_MAX_SPLIT_PAGES new pages in one
+ * WAL record (C4), which carries all of them in full, so that redo of a page
+ * never looks at another (I10).  Each page but the last is marked as an
+ * incomplete split: its right sibling has no downlink yet.  The downlinks go
+ * into the parent in one batch, in the record that clears the marks.  After
+ * an error or a crash in between, the pages are reached by their right links,
+ * and the next writer that comes by inserts the missing downlink.
+ *
+ * Locks: the pages of the split stay exclusively locked until their parent
+ * has been told; parents are locked after children, the metapage last.  All
+ * pages that get a cycle id are locked when it is read, so that a VACUUM that
+ * starts afterwards can't pass any of them before the split is in place.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "tree/cb_tree.h"
+#include "wal/cb_wal.h"
+
+#define CB_MAX_PARTS	(CB_MAX_SPLIT_PAGES + 1)
+
+/* how the items of a page are spread over several */
+typedef struct CbSplitPlan
+{
+	int			nparts;
+	int			first[CB_MAX_PARTS + 1];	/* item at which part i begins */
+	IndexTuple	hikey[CB_MAX_PARTS];	/* NULL: rightmost */
+} CbSplitPlan;
+
+/* ---------- planning ---------- */
+
+/* Upper bound of the line pointer and high key that separate before items[i]. */
+static Size
+cb_split_hikey_bound(IndexTuple *items, int nitems, int i, IndexTuple old_hikey)
+{
+	if (i < nitems)
+		return CbItemSpace(items[i]) + MAXALIGN(sizeof(ItemPointerData));
+	return old_hikey ? CbItemSpace(old_hikey) : 0;
+}
+
+/*
+ * Cut the items into parts of about target bytes.  Returns the number of
+ * parts, or 0 if there would be too many.
+ */
+static int
+cb_split_cut(IndexTuple *items, int nitems, IndexTuple old_hikey, Size target,
+			 CbSplitPlan *plan)
+{
+	Size		used = 0;
+	int			nparts = 1;
+
+	plan->first[0] = 0;
+	for (int i = 0; i < nitems; i++)
+	{
+		Size		space = CbItemSpace(items[i]);
+		Size		hikey = cb_split_hikey_bound(items, nitems, i + 1, old_hikey);
+
+		if (used > 0 &&
+			(used + space / 2 > target || used + space + hikey > CB_PAGE_ROOM))
+		{
+			if (nparts == CB_MAX_PARTS)
+				return 0;
+			plan->first[nparts++] = i;
+			used = 0;
+		}
+		used += space;
+	}
+	plan->first[nparts] = nitems;
+	return nparts;
+}
+
+/*
+ * Choose the parts: even ones, or, where entries arrive in order at the right
+ * end, ones filled to the fillfactor.
+ */
+static void
+cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
+			  IndexTuple old_hikey, bool at_end, CbSplitPlan *plan)
+{
+	Size		total = 0;
+	int			parts;
+
+	for (int i = 0; i < nitems; i++)
+		total += CbItemSpace(items[i]);
+
+	plan->nparts = 0;
+	if (at_end)
+		plan->nparts = cb_split_cut(items, nitems, old_hikey,
+									CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100,
+									plan);
+
+	/* leave about a fifth of each page free */
+	parts = Max(2, (int) ((total + CB_PAGE_ROOM * 4 / 5 - 1) / (CB_PAGE_ROOM * 4 / 5)));
+	if (plan->nparts < 2)
+		plan->nparts = cb_split_cut(items, nitems, old_hikey,
+									total / Min(parts, CB_MAX_PARTS), plan);
+	if (plan->nparts < 2)
+		plan->nparts = cb_split_cut(items, nitems, old_hikey, CB_PAGE_ROOM, plan);
+	if (plan->nparts < 2)
+		elog(ERROR, "cache_batch: no way to split a page of index \"%s\"",
+			 RelationGetRelationName(kd->rel));
+}
+
+/* Fill in the high keys; those that are made are palloc'd. */
+static void
+cb_split_make_hikeys(const CbKeyDesc *kd, IndexTuple *items, bool leaf,
+					 IndexTuple old_hikey, CbSplitPlan *plan)
+{
+	for (int i = 0; i < plan->nparts - 1; i++)
+	{
+		int			next = plan->first[i + 1];
+
+		plan->hikey[i] = leaf ?
+			cb_key_make_separator(kd, items[next - 1], items[next]) :
+			CopyIndexTuple(items[next]);
+	}
+	plan->hikey[plan->nparts - 1] = old_hikey;
+}
+
+/* ---------- page images ---------- */
+
+static void
+cb_split_add_item(Page page, IndexTuple itup)
+{
+	if (PageAddItem(page, (Item) itup, IndexTupleSize(itup),
+					InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+		elog(ERROR, "cache_batch: no room for an item while splitting a page");
+}
+
+/*
+ * Build one part as a page image.  The first item of an internal page loses
+ * its key.
+ */
+static void
+cb_split_build(Page page, uint16 flags, uint16 level, IndexTuple hikey,
+			   IndexTuple *items, int nitems)
+{
+	cb_page_init(page, flags, level);
+	if (hikey)
+		cb_split_add_item(page, hikey);
+	for (int i = 0; i < nitems; i++)
+	{
+		if (i == 0 && level > 0)
+		{
+			IndexTuple	first = cb_key_minus_infinity(BTreeTupleGetDownLink(items[0]));
+
+			cb_split_add_item(page, first);
+			pfree(first);
+		}
+		else
+			cb_split_add_item(page, items[i]);
+	}
+}
+
+/* Build all parts; bufs are the pages that they will go to. */
+static void
+cb_split_build_all(CbSplitPlan *plan, IndexTuple *items, Buffer *bufs,
+				   PGAlignedBlock *images, BTCycleId cycleid)
+{
+	CbPageOpaque old = CbPageGetOpaque(BufferGetPage(bufs[0]));
+
+	for (int i = 0; i < plan->nparts; i++)
+	{
+		Page		image = (Page) images[i].data;
+		bool		last = i == plan->nparts - 1;
+		uint16		flags = old->flags & (CBP_LEAF | CBP_INTERNAL);
+		CbPageOpaque opaque;
+
+		if (i == 0)
+			flags |= old->flags & CBP_ROOT;
+		if (!last)
+			flags |= CBP_INCOMPLETE_SPLIT;
+		cb_split_build(image, flags, old->level, plan->hikey[i],
+					   items + plan->first[i],
+					   plan->first[i + 1] - plan->first[i]);
+		opaque = CbPageGetOpaque(image);
+		opaque->next = last ? old->next : BufferGetBlockNumber(bufs[i + 1]);
+		opaque->cycleid = cycleid;
+	}
+}
+
+/* ---------- parents ---------- */
+
+/* downlinks that a parent lacks; bufs[i] is the page to the left of child i */
+typedef struct CbMissing
+{
+	int			n;
+	IndexTuple	downlinks[CB_MAX_SPLIT_PAGES];
+	Buffer		bufs[CB_MAX_SPLIT_PAGES];
+} CbMissing;
+
+static void
+cb_split_release(Buffer *bufs, int n)
+{
+	for (int i = 0; i < n; i++)
+		UnlockReleaseBuffer(bufs[i]);
+}
+
+/* ---------- a new root ---------- */
+
+static void
+cb_split_log_newroot(Buffer root_buf, Buffer meta_buf, Buffer *child_bufs,
+					 int nchildren, int level)
+{
+	xl_cb_newroot xlrec;
+	XLogRecPtr	lsn;
+
+	xlrec.root = BufferGetBlockNumber(root_buf);
+	xlrec.level = level;
+	xlrec.nchildren = nchildren;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbNewroot);
+	XLogRegisterBuffer(0, root_buf, REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	XLogRegisterBuffer(1, meta_buf, REGBUF_STANDARD);
+	for (int i = 0; i < nchildren; i++)
+		XLogRegisterBuffer(2 + i, child_bufs[i], REGBUF_STANDARD);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_NEWROOT);
+	PageSetLSN(BufferGetPage(root_buf), lsn);
+	PageSetLSN(BufferGetPage(meta_buf), lsn);
+	for (int i = 0; i < nchildren; i++)
+		PageSetLSN(BufferGetPage(child_bufs[i]), lsn);
+}
+
+/* The page changes of a new root, for the doing side and redo. */
+static void
+cb_split_set_root(Page meta_page, BlockNumber root, uint32 level)
+{
+	CbPageGetMeta(meta_page)->root = root;
+	CbPageGetMeta(meta_page)->root_level = level;
+}
+
+static void
+cb_split_demote_root(Page page)
+{
+	cb_page_clear_incomplete(page);
+	CbPageGetOpaque(page)->flags &= ~CBP_ROOT;
+}
+
+/*
+ * Build the image of a new root over the first page of missing; returns how
+ * many of the downlinks fit.
+ */
+static int
+cb_split_build_root(Page page, int level, CbMissing *missing)
+{
+	IndexTuple	first = cb_key_minus_infinity(BufferGetBlockNumber(missing->bufs[0]));
+	int			n;
+
+	cb_page_init(page, CBP_INTERNAL | CBP_ROOT, level);
+	cb_split_add_item(page, first);
+	pfree(first);
+	for (n = 0; n < missing->n; n++)
+	{
+		if (CbItemSpace(missing->downlinks[n]) > PageGetExactFreeSpace(page))
+			break;
+		cb_split_add_item(page, missing->downlinks[n]);
+	}
+	return n;
+}
+
+/*
+ * The page missing->bufs[0] is the root and was split: put a new root above
+ * it, with as many of the downlinks as fit.  Returns how many; their pages
+ * are released.
+ */
+static int
+cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
+{
+	Relation	rel = kd->rel;
+	int			level = CbPageGetOpaque(BufferGetPage(missing->bufs[0]))->level + 1;
+	Buffer		root_buf = cb_tree_alloc_page(rel);
+	Buffer		meta_buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+	PGAlignedBlock image;
+	int			n = cb_split_build_root((Page) image.data, level, missing);
+
+	LockBuffer(meta_buf, BUFFER_LOCK_EXCLUSIVE);
+	cb_page_check_meta(rel, BufferGetPage(meta_buf));
+	if (RelationNeedsWAL(rel))
+		XLogEnsureRecordSpace(2 + n, 0);
+
+	CB_TEST_POINT("newroot");
+	START_CRIT_SECTION();
+	memcpy(BufferGetPage(root_buf), image.data, BLCKSZ);
+	MarkBufferDirty(root_buf);
+	cb_split_set_root(BufferGetPage(meta_buf), BufferGetBlockNumber(root_buf),
+					  level);
+	MarkBufferDirty(meta_buf);
+	for (int i = 0; i < n; i++)
+	{
+		cb_split_demote_root(BufferGetPage(missing->bufs[i]));
+		MarkBufferDirty(missing->bufs[i]);
+	}
+	if (RelationNeedsWAL(rel))
+		cb_split_log_newroot(root_buf, meta_buf, missing->bufs, n, level);
+	END_CRIT_SECTION();
+
+	cb_rel_cache(rel)->root = BufferGetBlockNumber(root_buf);
+	cb_rel_cache(rel)->root_level = level;
+	UnlockReleaseBuffer(meta_buf);
+	UnlockReleaseBuffer(root_buf);
+	cb_split_release(missing->bufs, n);
+	return n;
+}
+
+/* Redo of XLOG_CB_NEWROOT. */
+void
+cb_redo_newroot(XLogReaderState *record)
+{
+	xl_cb_newroot *xlrec = (xl_cb_newroot *) XLogRecGetData(record);
+	Buffer		buf;
+
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+		elog(PANIC, "cache_batch: new root without page image");
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+
+	for (int i = 1; i < 2 + xlrec->nchildren; i++)
+	{
+		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
+		{
+			Page		page = BufferGetPage(buf);
+
+			if (i == 1)
+				cb_split_set_root(page, xlrec->root, xlrec->level);
+			else
+				cb_split_demote_root(page);
+			PageSetLSN(page, record->EndRecPtr);
+			MarkBufferDirty(buf);
+		}
+		if (BufferIsValid(buf))
+			UnlockReleaseBuffer(buf);
+	}
+}
+
+/* ---------- downlinks ---------- */
+
+/*
+ * Where in the parent the downlinks go: behind the one that leads to
+ * missing->bufs[0].
+ */
+static OffsetNumber
+cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbCut *cut,
+					   CbMissing *missing)
+{
+	OffsetNumber off = cb_tree_search_page(kd, cut, parent,
+										   ForwardScanDirection);
+	BlockNumber left = BufferGetBlockNumber(missing->bufs[0]);
+
+	if (BTreeTupleGetDownLink(CbPageGetTuple(parent, off)) != left)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("could not find the downlink of page %u in index \"%s\"",
+						left, RelationGetRelationName(kd->rel)),
+				 errhint("Please REINDEX it.")));
+	return OffsetNumberNext(off);
+}
+
+/* The parent has the room. */
+static void
+cb_split_insert_in_place(Relation rel, Buffer parent_buf, OffsetNumber off,
+						 CbMissing *missing, Size len)
+{
+	PGAlignedBlock tuples;
+	OffsetNumber offsets[CB_MAX_SPLIT_PAGES];
+	Size		at = 0;
+
+	for (int i = 0; i < missing->n; i++)
+	{
+		Size		size = IndexTupleSize(missing->downlinks[i]);
+
+		memcpy(tuples.data + at, missing->downlinks[i], size);
+		memset(tuples.data + at + size, 0, MAXALIGN(size) - size);
+		at += MAXALIGN(size);
+		offsets[i] = off + i;
+	}
+	Assert(at == len);
+	cb_tree_insert_at(rel, parent_buf, XLOG_CB_INTERNAL_INSERT, missing->n,
+					  offsets, tuples.data, len, missing->bufs, missing->n);
+	UnlockReleaseBuffer(parent_buf);
+	cb_split_release(missing->bufs, missing->n);
+}
+
+/* The parent lacks the room: split it. */
+static void
+cb_split_insert_by_split(const CbKeyDesc *kd, Buffer parent_buf,
+						 OffsetNumber off, CbMissing *missing)
+{
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+	OffsetNumber max;
+	IndexTuple *items;
+	int			nitems = 0;
+	bool		at_end;
+
+	memcpy(copy.data, BufferGetPage(parent_buf), BLCKSZ);
+	max = PageGetMaxOffsetNumber(page);
+	at_end = CbPageIsRightmost(page) && off > max;
+	items = palloc(sizeof(IndexTuple) * (max + missing->n));
+	for (OffsetNumber i = CbPageFirstItem(page); i <= max; i++)
+	{
+		if (i == off)
+			for (int j = 0; j < missing->n; j++)
+				items[nitems++] = missing->downlinks[j];
+		items[nitems++] = CbPageGetTuple(page, i);
+	}
+	if (off > max)
+		for (int j = 0; j < missing->n; j++)
+			items[nitems++] = missing->downlinks[j];
+
+	cb_tree_split(kd, parent_buf, items, nitems, missing->bufs, missing->n,
+				  at_end);
+	pfree(items);
+}
+
+/*
+ * Give the parent its missing downlinks, and release their pages.  On entry
+ * all of missing->bufs are exclusively locked.
+ */
+static void
+cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
+{
+	Page		left = BufferGetPage(missing->bufs[0]);
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = missing->downlinks[0]};
+	Buffer		parent_buf;
+	OffsetNumber off;
+	Size		len = 0;
+
+	check_stack_depth();
+	if (CbPageGetOpaque(left)->flags & CBP_ROOT)
+	{
+		int			n = cb_split_new_root(kd, missing);
+
+		missing->n -= n;
+		memmove(missing->downlinks, missing->downlinks + n,
+				sizeof(IndexTuple) * missing->n);
+		memmove(missing->bufs, missing->bufs + n, sizeof(Buffer) * missing->n);
+		if (missing->n > 0)
+			cb_split_insert_downlinks(kd, missing);
+		return;
+	}
+
+	parent_buf = cb_tree_descend_for_write(kd, &cut,
+										   CbPageGetOpaque(left)->level + 1,
+										   NULL);
+	off = cb_split_parent_offset(kd, BufferGetPage(parent_buf), &cut, missing);
+	for (int i = 0; i < missing->n; i++)
+		len += MAXALIGN(IndexTupleSize(missing->downlinks[i]));
+
+	CB_TEST_POINT("split-parent");
+	if (len + missing->n * sizeof(ItemIdData) <=
+		PageGetExactFreeSpace(BufferGetPage(parent_buf)))
+		cb_split_insert_in_place(kd->rel, parent_buf, off, missing, len);
+	else
+		cb_split_insert_by_split(kd, parent_buf, off, missing);
+}
+
+/*
+ * Insert the downlink that a split of this page left missing.  buf is
+ * exclusively locked, and released.
+ */
+void
+cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf)
+{
+	Page		page = BufferGetPage(buf);
+	CbMissing	missing;
+
+	Assert(CbPageHasIncompleteSplit(page));
+	missing.n = 1;
+	missing.bufs[0] = buf;
+	missing.downlinks[0] = cb_key_make_downlink(CbPageGetHighKey(page),
+												CbPageGetOpaque(page)->next);
+	cb_split_insert_downlinks(kd, &missing);
+}
+
+/* ---------- the split ---------- */
+
+static void
+cb_split_log(Buffer *bufs, int nparts, int level, Buffer *child_bufs,
+			 int nchildren)
+{
+	xl_cb_split xlrec;
+	XLogRecPtr	lsn;
+
+	xlrec.level = level;
+	xlrec.nnew = nparts - 1;
+	xlrec.nchildren = nchildren;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbSplit);
+	for (int i = 0; i < nparts; i++)
+		XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	for (int i = 0; i < nchildren; i++)
+		XLogRegisterBuffer(nparts + i, child_bufs[i], REGBUF_STANDARD);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPLIT);
+	for (int i = 0; i < nparts; i++)
+		PageSetLSN(BufferGetPage(bufs[i]), lsn);
+	for (int i = 0; i < nchildren; i++)
+		PageSetLSN(BufferGetPage(child_bufs[i]), lsn);
+}
+
+/* Put the images in place, as one atomic action. */
+static void
+cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
+				 Buffer *child_bufs, int nchildren)
+{
+	int			level = CbPageGetOpaque(BufferGetPage(bufs[0]))->level;
+
+	if (RelationNeedsWAL(rel))
+		XLogEnsureRecordSpace(nparts + nchildren, 0);
+
+	CB_TEST_POINT("split-before");
+	START_CRIT_SECTION();
+	for (int i = 0; i < nparts; i++)
+	{
+		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
+		MarkBufferDirty(bufs[i]);
+	}
+	for (int i = 0; i < nchildren; i++)
+	{
+		cb_page_clear_incomplete(BufferGetPage(child_bufs[i]));
+		MarkBufferDirty(child_bufs[i]);
+	}
+	if (RelationNeedsWAL(rel))
+		cb_split_log(bufs, nparts, level, child_bufs, nchildren);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("split-after");
+}
+
+/*
+ * Split a page into as many as its new contents need, and tell the parent.
+ *
+ * items: the contents to be, in order, without high key; they must not point
+ * into the page itself.  child_bufs: exclusively locked pages whose missing
+ * downlinks are among the items.  at_end: entries arrive in order at the
+ * tree's right end.  buf is exclusively locked; it and child_bufs are
+ * released.
+ */
+void
+cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
+			  Buffer *child_bufs, int nchildren, bool at_end)
+{
+	Page		page = BufferGetPage(buf);
+	IndexTuple	old_hikey = CbPageIsRightmost(page) ? NULL :
+		CopyIndexTuple(CbPageGetHighKey(page));
+	PGAlignedBlock *images = palloc(sizeof(PGAlignedBlock) * CB_MAX_PARTS);
+	Buffer		bufs[CB_MAX_PARTS];
+	CbSplitPlan plan;
+	CbMissing	missing;
+	BTCycleId	cycleid;
+
+	Assert(!CbPageHasIncompleteSplit(page));
+	cb_split_plan(kd, items, nitems, old_hikey, at_end, &plan);
+	cb_split_make_hikeys(kd, items, CbPageIsLeaf(page), old_hikey, &plan);
+
+	bufs[0] = buf;
+	for (int i = 1; i < plan.nparts; i++)
+		bufs[i] = cb_tree_alloc_page(kd->rel);
+	cycleid = _bt_vacuum_cycleid(kd->rel);
+#ifdef CB_MUTATE_A11_CYCLEID
+	cycleid = 0;
+#endif
+	cb_split_build_all(&plan, items, bufs, images, cycleid);
+	cb_split_install(kd->rel, bufs, images, plan.nparts, child_bufs, nchildren);
+	pfree(images);
+	cb_split_release(child_bufs, nchildren);
+
+	missing.n = plan.nparts - 1;
+	for (int i = 0; i < missing.n; i++)
+	{
+		missing.bufs[i] = bufs[i];
+		missing.downlinks[i] = cb_key_make_downlink(plan.hikey[i],
+													BufferGetBlockNumber(bufs[i + 1]));
+	}
+	UnlockReleaseBuffer(bufs[missing.n]);
+	cb_split_insert_downlinks(kd, &missing);
+}
+
+/*
+ * Redo of XLOG_CB_SPLIT.  The new pages come first: the page that was split
+ * is what leads readers to them.
+ */
+void
+cb_redo_split(XLogReaderState *record)
+{
+	xl_cb_split *xlrec = (xl_cb_split *) XLogRecGetData(record);
+
+	for (int i = xlrec->nnew; i >= 0; i--)
+	{
+		Buffer		buf;
+
+		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
+			elog(PANIC, "cache_batch: split without page image");
+		if (BufferIsValid(buf))
+			UnlockReleaseBuffer(buf);
+	}
+	cb_wal_redo_clear_incomplete(record, 1 + xlrec->nnew, xlrec->nchildren);
+}

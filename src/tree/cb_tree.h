@@ -1,0 +1,111 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_tree.h
+ *	  The B-link tree: search, batch apply, split, bulk load, bulk delete.
+ *
+ * Lock order (I9): a child before its parent, left before right on one level;
+ * the metapage last.  Readers hold one page lock at a time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_TREE_H
+#define CB_TREE_H
+
+#include "access/genam.h"
+#include "storage/bufmgr.h"
+#include "tree/cb_key.h"
+#include "utils/snapshot.h"
+
+/* a tree page is split into this many new pages at most, in one record */
+#define CB_MAX_SPLIT_PAGES	8
+
+/* the parent page that a descent came through, to find neighbouring leaves */
+typedef struct CbDescent
+{
+	IndexTuple	low;			/* out: palloc'd copy of the greatest separator
+								 * followed: the leaf's lower bound, NULL for
+								 * minus infinity; only if want_low */
+	bool		want_low;
+	bool		want_parent;	/* keep a copy of the level-1 page */
+	bool		parent_valid;
+	BlockNumber leaf;
+	PGAlignedBlock parent;
+} CbDescent;
+
+/*
+ * What a backend remembers of an index in rd_amcache.  All of it are hints:
+ * pages are checked under their lock before they are believed.  Dropped with
+ * the relcache entry's contents, and by cb_rel_forget() when the file is made
+ * anew.
+ */
+typedef struct CbRelCache
+{
+	BlockNumber root;			/* Invalid: unknown */
+	uint32		root_level;
+	BlockNumber journal_block;	/* last journal page seen; Invalid: unknown */
+	uint64		journal_seq;
+	CbPos		journal_tail;	/* a tail that was seen; it only grows */
+} CbRelCache;
+
+/* what an apply did, for the statistics */
+typedef struct CbApplyStats
+{
+	int64		entries;		/* entries put into leaves */
+	int64		duplicates;		/* already there (I5) */
+	int64		visits;			/* leaves locked and changed */
+	int64		descents;		/* descents from the root */
+	int64		splits;
+} CbApplyStats;
+
+/* cb_search.c */
+extern CbRelCache *cb_rel_cache(Relation rel);
+extern void cb_rel_forget(Relation rel);
+extern void cb_tree_read_meta(Relation rel, Snapshot snapshot,
+							  CbMetaPageData *meta);
+extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
+							  ScanDirection dir, Snapshot snapshot,
+							  CbDescent *descent);
+extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
+										int level, CbDescent *descent);
+extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
+										Page page, ScanDirection dir);
+
+/* cb_alloc.c */
+extern Buffer cb_tree_alloc_page(Relation rel);
+extern void cb_tree_return_page(Relation rel, Buffer buf);
+extern bool cb_tree_page_is_free(Page page, CbPos tail);
+
+/* cb_apply.c */
+extern void cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+						  CbApplyStats *stats);
+extern bool cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries,
+								   int n);
+extern void cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
+							  const OffsetNumber *offsets, const char *tuples,
+							  Size len, Buffer *child_bufs, int nchildren);
+extern void cb_redo_insert(XLogReaderState *record);
+
+/* cb_split.c */
+extern void cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items,
+						  int nitems, Buffer *child_bufs, int nchildren,
+						  bool at_end);
+extern void cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf);
+extern void cb_redo_split(XLogReaderState *record);
+extern void cb_redo_newroot(XLogReaderState *record);
+
+/* cb_load.c */
+typedef struct CbLoader CbLoader;
+
+extern CbLoader *cb_load_begin(const CbKeyDesc *kd, int fillfactor,
+							   ForkNumber fork);
+extern void cb_load_add(CbLoader *loader, IndexTuple itup);
+extern void cb_load_finish(CbLoader *loader);
+
+/* cb_delete.c */
+extern void cb_tree_bulk_delete(IndexVacuumInfo *info,
+								IndexBulkDeleteResult *stats,
+								IndexBulkDeleteCallback callback,
+								void *callback_state);
+extern void cb_redo_vacuum_leaf(XLogReaderState *record);
+
+#endif							/* CB_TREE_H */

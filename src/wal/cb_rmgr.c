@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_rmgr.c
+ *	  The resource manager: dispatch of redo, description, masking.
+ *
+ * See cb_wal.h for the records and for where their redo functions live.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/bufmask.h"
+#include "access/xlog.h"
+#include "access/xlogutils.h"
+#include "storage/bufmgr.h"
+#include "wal/cb_wal.h"
+
+static CbRedoFunction cb_redo_functions[CB_NUM_WAL_ACTIONS];
+
+void
+cb_wal_set_redo(uint8 info, CbRedoFunction redo)
+{
+	Assert((info >> 4) < CB_NUM_WAL_ACTIONS);
+	cb_redo_functions[info >> 4] = redo;
+}
+
+static void
+cb_rmgr_redo(XLogReaderState *record)
+{
+	uint8		info = XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK;
+
+	if ((info >> 4) >= CB_NUM_WAL_ACTIONS ||
+		cb_redo_functions[info >> 4] == NULL)
+		elog(PANIC, "cache_batch: unknown WAL record type %u", info);
+	cb_redo_functions[info >> 4] (record);
+}
+
+static void
+cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
+{
+	char	   *rec = XLogRecGetData(record);
+
+	switch (XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK)
+	{
+		case XLOG_CB_JOURNAL_APPEND:
+			{
+				xl_cb_journal_append *xlrec = (xl_cb_journal_append *) rec;
+
+				appendStringInfo(buf, "seq " UINT64_FORMAT "%s", xlrec->seq,
+								 xlrec->is_new ? ", new page" : "");
+				break;
+			}
+		case XLOG_CB_JOURNAL_TRUNCATE:
+			{
+				xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) rec;
+
+				appendStringInfo(buf, "tail " UINT64_FORMAT "/%u, block %u",
+								 CbPosSeq(xlrec->tail), CbPosOff(xlrec->tail),
+								 xlrec->tail_block);
+				break;
+			}
+		case XLOG_CB_LEAF_BATCH:
+		case XLOG_CB_INTERNAL_INSERT:
+			{
+				xl_cb_insert *xlrec = (xl_cb_insert *) rec;
+
+				appendStringInfo(buf, "nitems %u, nchildren %u",
+								 xlrec->nitems, xlrec->nchildren);
+				break;
+			}
+		case XLOG_CB_SPLIT:
+			{
+				xl_cb_split *xlrec = (xl_cb_split *) rec;
+
+				appendStringInfo(buf, "level %u, nnew %u, nchildren %u",
+								 xlrec->level, xlrec->nnew, xlrec->nchildren);
+				break;
+			}
+		case XLOG_CB_NEWROOT:
+			{
+				xl_cb_newroot *xlrec = (xl_cb_newroot *) rec;
+
+				appendStringInfo(buf, "root %u, level %u, nchildren %u",
+								 xlrec->root, xlrec->level, xlrec->nchildren);
+				break;
+			}
+		case XLOG_CB_VACUUM_LEAF:
+			appendStringInfo(buf, "nitems %u",
+							 ((xl_cb_vacuum_leaf *) rec)->nitems);
+			break;
+	}
+}
+
+static const char *
+cb_rmgr_identify(uint8 info)
+{
+	switch (info & ~XLR_INFO_MASK)
+	{
+		case XLOG_CB_JOURNAL_APPEND:
+			return "JOURNAL_APPEND";
+		case XLOG_CB_JOURNAL_TRUNCATE:
+			return "JOURNAL_TRUNCATE";
+		case XLOG_CB_LEAF_BATCH:
+			return "LEAF_BATCH";
+		case XLOG_CB_SPLIT:
+			return "SPLIT";
+		case XLOG_CB_INTERNAL_INSERT:
+			return "INTERNAL_INSERT";
+		case XLOG_CB_NEWROOT:
+			return "NEWROOT";
+		case XLOG_CB_VACUUM_LEAF:
+			return "VACUUM_LEAF";
+	}
+	return NULL;
+}
+
+/*
+ * Masks what redo may leave different.
+ *
+ * Hints set without WAL: LP_DEAD bits and CBP_HAS_GARBAGE by scans, a
+ * cycle id that is no longer needed by VACUUM.  The hole of a journal page is left alone: its bytes below pd_lower are all
+ * logged, those above it are not compared.
+ */
+static void
+cb_rmgr_mask(char *pagedata, BlockNumber blkno)
+{
+	Page		page = (Page) pagedata;
+
+	mask_page_lsn_and_checksum(page);
+	mask_page_hint_bits(page);
+	mask_unused_space(page);
+
+	if (CbPageIsLeaf(page))
+	{
+		mask_lp_flags(page);
+		CbPageGetOpaque(page)->flags &= ~CBP_HAS_GARBAGE;
+		CbPageGetOpaque(page)->cycleid = 0;
+	}
+}
+
+static const RmgrData cb_rmgr = {
+	.rm_name = CB_RMGR_NAME,
+	.rm_redo = cb_rmgr_redo,
+	.rm_desc = cb_rmgr_desc,
+	.rm_identify = cb_rmgr_identify,
+	.rm_mask = cb_rmgr_mask
+};
+
+/* Called at preload only: the server refuses it at any other time. */
+void
+cb_wal_register(void)
+{
+	RegisterCustomRmgr(CB_RMGR_ID, unconstify(RmgrData *, &cb_rmgr));
+}
+
+/*
+ * Redo of the part that several records share: blocks first_block ... were
+ * pages whose right sibling has its downlink now.
+ */
+void
+cb_wal_redo_clear_incomplete(XLogReaderState *record, uint8 first_block,
+							 int nchildren)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		Buffer		buf;
+
+		if (XLogReadBufferForRedo(record, first_block + i, &buf) == BLK_NEEDS_REDO)
+		{
+			Page		page = BufferGetPage(buf);
+
+			cb_page_clear_incomplete(page);
+			PageSetLSN(page, record->EndRecPtr);
+			MarkBufferDirty(buf);
+		}
+		if (BufferIsValid(buf))
+			UnlockReleaseBuffer(buf);
+	}
+}

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_wal.h
+ *	  WAL records of cache_batch and its resource manager.
+ *
+ * Every record names all pages that it changes, at most 33.  Redo of a page
+ * uses that page's old image and the record only (I10): never another page,
+ * an operator class or shared memory.
+ *
+ * The actions live in upper layers, their redo functions beside them; they
+ * are handed to the resource manager by cb_wal_set_redo() at load time, so
+ * that this layer includes none of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_WAL_H
+#define CB_WAL_H
+
+#include "access/xlog_internal.h"
+#include "access/xlogreader.h"
+#include "page/cb_page.h"
+
+/*
+ * The fixed id of the resource manager: it stands in WAL, so it must not
+ * change, and no other library of the cluster may use it.
+ */
+#define CB_RMGR_ID		203		/* 0xCB */
+#define CB_RMGR_NAME	"cache_batch"
+
+#define XLOG_CB_JOURNAL_APPEND		0x00
+#define XLOG_CB_JOURNAL_TRUNCATE	0x10
+#define XLOG_CB_LEAF_BATCH			0x20
+#define XLOG_CB_SPLIT				0x30
+#define XLOG_CB_INTERNAL_INSERT		0x40
+#define XLOG_CB_NEWROOT				0x50
+#define XLOG_CB_VACUUM_LEAF			0x60
+#define CB_NUM_WAL_ACTIONS			7
+
+/*
+ * Append to the journal.
+ *
+ * block 0: the page appended to; its data: the entries.  Initialised by the
+ * record if the page is new.
+ * block 1 (only if the page is new and not the first): its predecessor, whose
+ * next link is set.
+ * block 2 (only for the first page of an index): the metapage.
+ */
+typedef struct xl_cb_journal_append
+{
+	uint64		seq;			/* sequence number of the page */
+	bool		is_new;			/* block 0 is initialised */
+} xl_cb_journal_append;
+
+#define SizeOfCbJournalAppend \
+	(offsetof(xl_cb_journal_append, is_new) + sizeof(bool))
+
+/*
+ * Move the journal's tail.
+ *
+ * block 0: the metapage
+ */
+typedef struct xl_cb_journal_truncate
+{
+	CbPos		tail;
+	BlockNumber tail_block;
+} xl_cb_journal_truncate;
+
+#define SizeOfCbJournalTruncate \
+	(offsetof(xl_cb_journal_truncate, tail_block) + sizeof(BlockNumber))
+
+/*
+ * Insert a sorted batch into one leaf that has room for it.
+ * Insert downlinks into one internal page that has room for them.
+ *
+ * block 0: the page; its data: nitems final offsets (ascending), then the
+ * tuples, each MAXALIGNed.
+ * blocks 1 ... (XLOG_CB_INTERNAL_INSERT): children, whose incomplete-split
+ * flag is cleared.
+ */
+typedef struct xl_cb_insert
+{
+	uint16		nitems;
+	uint16		nchildren;
+} xl_cb_insert;
+
+#define SizeOfCbInsert (offsetof(xl_cb_insert, nchildren) + sizeof(uint16))
+
+/*
+ * Split one page into 1 + nnew.
+ *
+ * block 0: the page that was split, in full.
+ * blocks 1 ... nnew: the new pages, in full, left to right.
+ * blocks nnew + 1 ...: children, whose incomplete-split flag is cleared.
+ */
+typedef struct xl_cb_split
+{
+	uint16		level;
+	uint16		nnew;
+	uint16		nchildren;
+} xl_cb_split;
+
+#define SizeOfCbSplit (offsetof(xl_cb_split, nchildren) + sizeof(uint16))
+
+/*
+ * Grow the tree by a level.
+ *
+ * block 0: the new root, in full.
+ * block 1: the metapage.
+ * blocks 2 ...: children, whose incomplete-split and root flags are cleared.
+ */
+typedef struct xl_cb_newroot
+{
+	BlockNumber root;
+	uint32		level;
+	uint16		nchildren;
+} xl_cb_newroot;
+
+#define SizeOfCbNewroot (offsetof(xl_cb_newroot, nchildren) + sizeof(uint16))
+
+/*
+ * VACUUM removed items from a leaf.  Replay takes a cleanup lock.
+ *
+ * block 0: the leaf; its data: the offsets removed, ascending.
+ */
+typedef struct xl_cb_vacuum_leaf
+{
+	uint16		nitems;
+} xl_cb_vacuum_leaf;
+
+#define SizeOfCbVacuumLeaf (offsetof(xl_cb_vacuum_leaf, nitems) + sizeof(uint16))
+
+typedef void (*CbRedoFunction) (XLogReaderState *record);
+
+extern void cb_wal_register(void);
+extern void cb_wal_set_redo(uint8 info, CbRedoFunction redo);
+extern void cb_wal_redo_clear_incomplete(XLogReaderState *record,
+										 uint8 first_block, int nchildren);
+
+#endif							/* CB_WAL_H */
