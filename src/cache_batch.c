@@ -4,7 +4,7 @@
  *	  What happens when the library is loaded.
  *
  * Preloaded, it registers everything: the resource manager, shared memory,
- * the hooks of staging.  Loaded later, by a backend that opens an index, it
+ * the hooks of planning and staging.  Loaded later, by a backend that opens an index, it
  * registers only what needs no preloading, so that such an index can be
  * described and dropped (C1); cb_require_preload() stops everything else.
  *
@@ -67,6 +67,7 @@ cb_install_hooks(void)
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = cb_shmem_startup;
 
+	cb_planner_init();
 	cb_stage_init();
 }
 

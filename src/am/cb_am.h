@@ -45,6 +45,9 @@ extern void cb_am_costestimate(struct PlannerInfo *root, struct IndexPath *path,
 							   double *correlation, double *pages);
 extern bool cb_am_validate(Oid opclassoid);
 
+/* cb_planner.c */
+extern void cb_planner_init(void);
+
 /* cb_scan.c */
 extern IndexScanDesc cb_am_beginscan(Relation index, int nkeys, int norderbys);
 extern void cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,

@@ -14,8 +14,10 @@
 #include "access/htup_details.h"
 #include "access/reloptions.h"
 #include "am/cb_am.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
+#include "commands/defrem.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -58,25 +60,28 @@ cb_am_options(Datum reloptions, bool validate)
 									  elements, lengthof(elements));
 }
 
-/* name of the operator class of a key column, for messages */
-static char *
-cb_options_opclass_name(Relation index, int column)
+static Oid
+cb_options_opclass(Relation index, int column)
 {
 	bool		isnull;
 	Datum		datum;
-	oidvector  *classes;
-	HeapTuple	tuple;
-	char	   *name;
 
 	datum = SysCacheGetAttr(INDEXRELID, index->rd_indextuple,
 							Anum_pg_index_indclass, &isnull);
 	Assert(!isnull);
-	classes = (oidvector *) DatumGetPointer(datum);
+	return ((oidvector *) DatumGetPointer(datum))->values[column];
+}
 
-	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(classes->values[column]));
+/* for messages */
+static char *
+cb_options_opclass_name(Oid opclass)
+{
+	HeapTuple	tuple;
+	char	   *name;
+
+	tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for operator class %u",
-			 classes->values[column]);
+		elog(ERROR, "cache lookup failed for operator class %u", opclass);
 	name = pstrdup(NameStr(((Form_pg_opclass) GETSTRUCT(tuple))->opcname));
 	ReleaseSysCache(tuple);
 
@@ -84,12 +89,81 @@ cb_options_opclass_name(Relation index, int column)
 }
 
 /*
- * Refuses columns that would give wrong answers; to be called by build.
- *
  * The pattern classes order by bytes, but the "=" in them follows the column's
  * collation.  With a nondeterministic one the two contradict each other.  The
  * server refuses that for its own btree classes, by their OIDs; here they are
  * told by their comparison functions, which finds them whatever their names.
+ */
+static void
+cb_options_check_collation(Relation index, int column)
+{
+	Oid			collation = index->rd_indcollation[column];
+	RegProcedure compare = index_getprocid(index, column + 1, BTORDER_PROC);
+
+	if ((compare == F_BTTEXT_PATTERN_CMP ||
+		 compare == F_BTBPCHAR_PATTERN_CMP) &&
+		OidIsValid(collation) && !get_collation_isdeterministic(collation))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("nondeterministic collations are not supported for operator class \"%s\"",
+						cb_options_opclass_name(cb_options_opclass(index,
+																   column)))));
+}
+
+/*
+ * Sorting, and all that the planner knows of sort orders, goes by the btree
+ * family of "<", so it must be one there, too.
+ */
+static void
+cb_options_check_order(Relation index, int column)
+{
+	Oid			type = index->rd_opcintype[column];
+	Oid			less = get_opfamily_member(index->rd_opfamily[column],
+										   type, type, BTLessStrategyNumber);
+	Oid			btree_family;
+	Oid			btree_type;
+	int16		strategy;
+
+	if (!OidIsValid(less) ||
+		!get_ordering_op_properties(less, &btree_family, &btree_type,
+									&strategy) ||
+		btree_type != type || strategy != BTLessStrategyNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("operator class \"%s\" does not agree with a btree operator class",
+						cb_options_opclass_name(cb_options_opclass(index,
+																   column))),
+				 errhint("amvalidate() tells what is wrong with it.")));
+}
+
+/*
+ * A type of an extension that converts to one of the server's, as citext does
+ * to text, gets the other's class by default until its own was adopted.  Such
+ * an index is sound, but no query on the column would use it.
+ */
+static void
+cb_options_check_default(Relation index, int column)
+{
+	Oid			type = TupleDescAttr(RelationGetDescr(index), column)->atttypid;
+	Oid			ours = cb_options_opclass(index, column);
+	Oid			btree;
+
+	if (ours != GetDefaultOpClass(type, index->rd_rel->relam))
+		return;					/* the user's choice */
+	btree = GetDefaultOpClass(type, BTREE_AM_OID);
+	if (OidIsValid(btree) &&
+		get_opclass_input_type(btree) != get_opclass_input_type(ours))
+		ereport(WARNING,
+				(errmsg("column %d of index \"%s\" has operator class \"%s\", but a btree index would have \"%s\"",
+						column + 1, RelationGetRelationName(index),
+						cb_options_opclass_name(ours),
+						cb_options_opclass_name(btree)),
+				 errhint("Call cache_batch_adopt_operator_classes(), and create the index again.")));
+}
+
+/*
+ * Refuses columns that would give wrong answers, and warns of one that would
+ * be of no use; to be called by build.
  */
 void
 cb_check_index_columns(Relation index)
@@ -99,18 +173,8 @@ cb_check_index_columns(Relation index)
 	for (column = 0; column < IndexRelationGetNumberOfKeyAttributes(index);
 		 column++)
 	{
-		Oid			collation = index->rd_indcollation[column];
-		RegProcedure compare;
-
-		if (!OidIsValid(collation) || get_collation_isdeterministic(collation))
-			continue;
-
-		compare = index_getprocid(index, column + 1, BTORDER_PROC);
-		if (compare == F_BTTEXT_PATTERN_CMP ||
-			compare == F_BTBPCHAR_PATTERN_CMP)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("nondeterministic collations are not supported for operator class \"%s\"",
-							cb_options_opclass_name(index, column))));
+		cb_options_check_collation(index, column);
+		cb_options_check_order(index, column);
+		cb_options_check_default(index, column);
 	}
 }

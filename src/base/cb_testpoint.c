@@ -7,11 +7,12 @@
  *	  error[:N]		raise an error, each time or at the Nth hit only
  *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit
  *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
+ *	  call			SELECT cache_batch_test_point(name), a function of the test's own
  *	  count			count only
  * cache_batch.test_point_hits shows how often each listed point was reached by
  * this backend since the list was set.
  *
- * "error" and "wait" are ignored where an error could not be raised safely:
+ * "error", "wait" and "call" are ignored where an error could not be raised safely:
  * in a critical section, with an LWLock held, or outside a transaction.
  *
  *-------------------------------------------------------------------------
@@ -24,12 +25,13 @@
 #include <unistd.h>
 
 #include "access/xact.h"
-#include "lib/stringinfo.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 #define CB_TESTPOINT_NAMELEN	40
 #define CB_TESTPOINT_MAX		32
@@ -39,6 +41,7 @@ typedef enum CbTestAction
 	CB_TEST_ERROR,
 	CB_TEST_KILL,
 	CB_TEST_WAIT,
+	CB_TEST_CALL,
 	CB_TEST_COUNT
 } CbTestAction;
 
@@ -79,6 +82,8 @@ cb_testpoint_parse_action(const char *action, CbTestPoint *point)
 	point->arg = 0;
 	if (strcmp(action, "count") == 0)
 		point->action = CB_TEST_COUNT;
+	else if (strcmp(action, "call") == 0)
+		point->action = CB_TEST_CALL;
 	else if (strcmp(action, "error") == 0)
 		point->action = CB_TEST_ERROR;
 	else if (strcmp(action, "kill") == 0)
@@ -144,7 +149,7 @@ cb_testpoint_check(char **newval, void **extra, GucSource source)
 		if (points->n >= CB_TESTPOINT_MAX ||
 			!cb_testpoint_parse_item(item, &points->point[points->n]))
 		{
-			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], wait:KEY, count.");
+			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], wait:KEY, call, count.");
 			free(points);
 			free(copy);
 			return false;
@@ -218,6 +223,30 @@ cb_testpoint_wait(int64 key)
 	LockRelease(&tag, ShareLock, session);
 }
 
+/* Calls the test's function; points that it reaches itself do nothing. */
+static void
+cb_testpoint_call(const char *name)
+{
+	CbTestPoints *save = cb_test_points;
+	char	   *query = psprintf("SELECT cache_batch_test_point('%s')", name);
+
+	cb_test_points = NULL;
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		SPI_connect();
+		SPI_execute(query, false, 0);
+		SPI_finish();
+		PopActiveSnapshot();
+	}
+	PG_FINALLY();
+	{
+		cb_test_points = save;
+	}
+	PG_END_TRY();
+	pfree(query);
+}
+
 static void
 cb_testpoint_act(CbTestPoint *point)
 {
@@ -244,6 +273,10 @@ cb_testpoint_act(CbTestPoint *point)
 		case CB_TEST_WAIT:
 			if (safe)
 				cb_testpoint_wait(point->arg);
+			break;
+		case CB_TEST_CALL:
+			if (safe)
+				cb_testpoint_call(point->name);
 			break;
 		case CB_TEST_COUNT:
 			break;

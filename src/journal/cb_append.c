@@ -4,9 +4,12 @@
  *	  Appending entries to the journal.
  *
  * The exclusive content lock of the last page is the append lane.  All that
- * can fail comes before the critical section (I6): a fresh page is obtained,
- * and stays locked, before the last page is locked for linking it (M7).  No
- * disk read or extension happens under the lane.
+ * can fail comes before the critical section (I6): a fresh page is obtained
+ * before the lane, and its pin kept, but not its lock: the way to the last page
+ * may lead over that very page, or over another backend's, if the page that we
+ * remember was truncated meanwhile.  It is locked again under the lane, only
+ * if that needs no wait (it may have become the last page), and seen to be
+ * still free (M7).  No disk read or extension happens under the lane.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +21,7 @@
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/indexfsm.h"
 #include "wal/cb_wal.h"
 
 /* entries of a batch that go to one page, as the bytes that it will hold */
@@ -282,13 +286,27 @@ cb_append_remember(Relation rel, Buffer buf, uint64 seq)
 	cache->journal_seq = seq;
 }
 
+/* Lock a fresh page under the lane.  False: it cannot be used any more. */
+static bool
+cb_append_claim(Buffer fresh, CbPos tail)
+{
+	if (!ConditionalLockBuffer(fresh))
+		return false;
+	if (cb_tree_page_is_free(BufferGetPage(fresh), tail))
+		return true;
+	LockBuffer(fresh, BUFFER_LOCK_UNLOCK);
+	return false;
+}
+
 /*
- * Append what fits of the entries.  fresh: a locked page to go on with if the
- * last one is full, or InvalidBuffer; *fresh is set to InvalidBuffer when it
- * is used.  Returns the number of entries appended: 0 asks for a fresh page.
+ * Append what fits of the entries.  fresh: a pinned page to go on with if the
+ * last one is full, or InvalidBuffer, and a tail below which it was free.
+ * *fresh is released and set to InvalidBuffer when it is used or turns out not
+ * to be free.  Returns the number of entries appended: 0 asks for a fresh page.
  */
 static int
-cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh)
+cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh,
+			   CbPos tail)
 {
 	CbAppendChunk chunk;
 	uint64		seq;
@@ -305,6 +323,11 @@ cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh)
 	{
 		cb_append_chunk(rel, last, seq, &chunk, InvalidBuffer, InvalidBuffer);
 		cb_append_remember(rel, last, seq);
+	}
+	else if (BufferIsValid(*fresh) && !cb_append_claim(*fresh, tail))
+	{
+		ReleaseBuffer(*fresh);
+		*fresh = InvalidBuffer;
 	}
 	else if (BufferIsValid(*fresh))
 	{
@@ -334,14 +357,22 @@ cb_journal_append(Relation rel, CbSortEntry *entries, int n)
 	while (done < n)
 	{
 		Buffer		fresh = InvalidBuffer;
-		int			appended = cb_append_some(rel, entries + done, n - done, &fresh);
+		int			appended = cb_append_some(rel, entries + done, n - done, &fresh, 0);
 
 		if (appended == 0)
 		{
+			CbMetaPageData meta;
+
 			fresh = cb_tree_alloc_page(rel);
-			appended = cb_append_some(rel, entries + done, n - done, &fresh);
+			LockBuffer(fresh, BUFFER_LOCK_UNLOCK);
+			cb_tree_read_meta(rel, NULL, &meta);
+			appended = cb_append_some(rel, entries + done, n - done, &fresh,
+									  meta.journal_tail);
 			if (BufferIsValid(fresh))
-				cb_tree_return_page(rel, fresh);
+			{
+				RecordFreeIndexPage(rel, BufferGetBlockNumber(fresh));
+				ReleaseBuffer(fresh);
+			}
 		}
 		done += appended;
 		CHECK_FOR_INTERRUPTS();

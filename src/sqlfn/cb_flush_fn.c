@@ -24,8 +24,8 @@
 PG_FUNCTION_INFO_V1(cache_batch_flush);
 
 /*
- * An index is one of ours if it has our callbacks: access methods can be
- * renamed, and there can be several with one handler.
+ * An index is one of ours if it has our callbacks: there can be several access
+ * methods with one handler.
  */
 Relation
 cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)

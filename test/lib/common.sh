@@ -133,8 +133,8 @@ cb_outer_cleanup()
 }
 
 # cb_enter TREE SCRIPT PACKAGES ARGS...: returns in the inner process only.
-# SCRIPT is relative to TREE.  cb_outer_hook, if defined, runs before the drop
-# of privileges (downloads that need the caller's settings).
+# SCRIPT is relative to TREE.  The function cb_outer_after, if there is one,
+# runs in the outer process when the inner one has ended.
 cb_enter()
 {
 	local tree=$1 script=$2 packages=$3 run_as=() commit
@@ -153,10 +153,6 @@ cb_enter()
 
 	# shellcheck disable=SC2086
 	cb_install_packages $packages
-	if declare -F cb_outer_hook >/dev/null; then
-		cb_outer_hook
-	fi
-
 	commit=$(git -c safe.directory='*' -C "$tree" describe --always --dirty \
 		2>/dev/null) || commit=unknown
 	mkdir "$CB_WORK/tree" "$CB_WORK/home"
@@ -186,6 +182,9 @@ cb_enter()
 	local status=0
 	wait "$cb_child" || status=$?
 	cb_child=
+	if declare -F cb_outer_after >/dev/null; then
+		cb_outer_after
+	fi
 	exit "$status"
 }
 
@@ -242,14 +241,15 @@ cb_build_install()
 			>>"$dir.log" 2>&1
 }
 
-# cb_server_init PG_CONFIG DATADIR: initdb; settings on standard input.
+# cb_server_init PG_CONFIG DATADIR [LOCALE]: initdb; settings on standard
+# input.
 cb_server_init()
 {
 	local bindir
 	bindir=$("$1" --bindir)
 
 	"$bindir/initdb" -D "$2" -U postgres --auth=trust --no-sync \
-		--encoding=UTF8 --locale=C.UTF-8 >"$2.initdb.log" 2>&1 ||
+		--encoding=UTF8 --locale="${3:-C.UTF-8}" >"$2.initdb.log" 2>&1 ||
 		{ tail -n 20 "$2.initdb.log"; return 1; }
 	cat >>"$2/postgresql.conf"
 }

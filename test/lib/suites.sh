@@ -1,7 +1,8 @@
 # suites.sh: one function a suite; each counts every test that it ran.
 #
 # A suite gets: $1 label of the server, $2 pg_config of a private copy with
-# the extension installed, $3 the build directory (a copy of the tree).
+# the extension installed, $3 the build directory (a copy of the tree), and
+# regress $4 not empty if the build has test points.
 
 cb_passed=0
 cb_failed=0
@@ -78,9 +79,10 @@ cb_count_regress()
 }
 
 # Every sql/*.sql that is no install script; those that set things up first.
+# Names that end in _points need a build with test points ($2).
 cb_regress_tests()
 {
-	local dir=$1 first f
+	local dir=$1 points=$2 first f
 
 	for first in init setup extension; do
 		[ ! -e "$dir/sql/$first.sql" ] || echo "$first"
@@ -89,6 +91,7 @@ cb_regress_tests()
 		f=$(basename "$f" .sql)
 		case $f in
 			*--* | init | setup | extension | '*') ;;
+			*_points) [ -z "$points" ] || echo "$f" ;;
 			*) echo "$f" ;;
 		esac
 	done
@@ -97,21 +100,27 @@ cb_regress_tests()
 cb_suite_regress()
 {
 	local suite="regress on $1" out=$3/out_regress tests status=0
+	local f inputs=()
 
-	mapfile -t tests < <(cb_regress_tests "$3")
+	mapfile -t tests < <(cb_regress_tests "$3" "${4:-}")
 	if [ ${#tests[@]} = 0 ]; then
 		cb_skip "$suite: no sql/*.sql"
 		return 0
 	fi
 	cb_say "$suite: ${#tests[@]} files"
 	mkdir -p "$out"
+	# pg_regress gives up altogether at a missing expected output
+	for f in "${tests[@]}"; do
+		[ -e "$3/expected/$f.out" ] || : >"$3/expected/$f.out"
+		inputs+=("$3/sql/$f.sql")
+	done
 	# shellcheck disable=SC2046
 	cb_limited "$(cb_pgxs_test_dir "$2")/regress/pg_regress" \
 		--bindir="$("$2" --bindir)" --inputdir="$3" --outputdir="$out" \
 		--temp-instance="$out/instance" --encoding=UTF8 \
 		--temp-config="$3/test/cache_batch.conf" \
 		--dbname=contrib_regression \
-		$(cb_load_option "${tests[@]/#/$3/sql/}" 2>/dev/null) \
+		$(cb_load_option "${inputs[@]}") \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
 	cb_stop_servers_under "$out"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
@@ -120,7 +129,7 @@ cb_suite_regress()
 cb_suite_isolation()
 {
 	local suite="isolation on $1" dir=$3/test/isolation out=$3/out_isolation
-	local tests status=0
+	local tests f status=0
 
 	mapfile -t tests < <(cd "$dir/specs" 2>/dev/null && ls ./*.spec 2>/dev/null |
 		sed 's,^\./,,; s,\.spec$,,')
@@ -130,6 +139,9 @@ cb_suite_isolation()
 	fi
 	cb_say "$suite: ${#tests[@]} specs"
 	mkdir -p "$out"
+	for f in "${tests[@]}"; do
+		[ -e "$dir/expected/$f.out" ] || : >"$dir/expected/$f.out"
+	done
 	# shellcheck disable=SC2046
 	cb_limited "$(cb_pgxs_test_dir "$2")/isolation/pg_isolation_regress" \
 		--bindir="$("$2" --bindir)" --inputdir="$dir" --outputdir="$out" \

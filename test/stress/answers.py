@@ -1,6 +1,7 @@
 """Random queries, asked by a sequential scan and through an index."""
 
 import collections
+import re
 
 # The tables: every column is a function of id and v, so that rows can be made
 # on the server, and checked there.
@@ -37,6 +38,7 @@ INDEXES = {
     "d": "(d)",
     "dp": "(d, a) WHERE x",
     "ae": "(a NULLS FIRST, e, c DESC)",
+    "wide": "((f || repeat(md5(id::text), 7)), a)",     # few keys a page: a deep tree
 }
 
 REFERENCE = "enable_indexscan=off enable_indexonlyscan=off enable_bitmapscan=off enable_seqscan=on"
@@ -154,7 +156,15 @@ def query_id(rng, low, high):
     return Query("id", where, "id")
 
 
-QUERIES = {"a": query_a, "ae": query_ae, "b": query_b, "f": query_f, "eb": query_eb,
+def query_wide(rng, low, high):
+    w = word(rng)
+    key = "(f || repeat(md5(id::text), 7))"
+    where = rng.choice(["%s > '%s' AND %s < '%s~'" % (key, w, key, w), "%s < '%s'" % (key, w[:3]),
+                        "%s > '%s' AND %s < '%s~' AND a > 0" % (key, w, key, w)])
+    return Query("f, id, a", where, key)
+
+
+QUERIES = {"wide": query_wide, "a": query_a, "ae": query_ae, "b": query_b, "f": query_f, "eb": query_eb,
            "c": query_c, "ex": query_ex, "d": query_d, "id": query_id}
 
 
@@ -195,8 +205,7 @@ class Checker:
         self.settle(cur, rng, sql, ORDERED, kind, "ci" not in query.order)
 
     def ask_backward(self, cur, rng, table, query, kind):
-        order = ", ".join(self.reverse(key) for key in query.order.split(", ")) \
-            if "(" not in query.order else "lower(b) DESC, (a % 100) DESC"
+        order = ", ".join(self.reverse(key) for key in re.split(r", (?![^(]*\))", query.order))
         sql = "SELECT %s FROM %s WHERE %s ORDER BY %s" % (query.columns, table, query.where, order)
         self.settle(cur, rng, sql, ORDERED, kind, "ci" not in query.order)
 

@@ -101,7 +101,7 @@ class Test:
             "fsync": "off", "shared_buffers": "32MB", "max_connections": 40, "max_prepared_transactions": 30,
             "wal_level": "replica", "max_wal_senders": 4, "hot_standby": "on", "checkpoint_timeout": "30s",
             "max_wal_size": "128MB", "autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": 0,
-            "log_min_messages": "warning", "log_line_prefix": "'%m [%p] '", "deadlock_timeout": "200ms",
+            "log_min_messages": "warning", "log_line_prefix": "'%m [%p] '", "deadlock_timeout": "100ms",
             "allow_in_place_tablespaces": "on", "max_standby_streaming_delay": "-1",
             "min_parallel_table_scan_size": "64kB", "min_parallel_index_scan_size": "64kB",
             "maintenance_work_mem": "8MB", "wal_keep_size": "1GB",
@@ -216,8 +216,12 @@ class Test:
             cur = conn.cursor()
             cur.execute("SET lock_timeout = '500ms'")
             self.verify(cur, quiet, where)
-            self.compare_account(cur, where)
-            self.compare_answers(cur, where, self.args.queries)
+            try:
+                self.compare_account(cur, where)
+                self.compare_answers(cur, where, self.args.queries)
+            except psycopg2.errors.LockNotAvailable:
+                # an open transaction has truncated a table
+                self.checks["skipped"] += 1
         if self.standby and quiet:
             self.check_standby()
 

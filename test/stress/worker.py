@@ -71,7 +71,7 @@ class Worker(threading.Thread):
     def connect(self):
         self.conn = self.test.primary.connect()
         self.cur = self.conn.cursor()
-        self.cur.execute("SET lock_timeout = '1500ms'; SET statement_timeout = '120s'")
+        self.cur.execute("SET lock_timeout = '400ms'; SET statement_timeout = '120s'")
         self.reset()
 
     def sql(self, text):
@@ -82,7 +82,7 @@ class Worker(threading.Thread):
     def begin(self):
         if self.tx is not None:
             return
-        self.isolation = self.rng.choice(["READ COMMITTED"] * 3 + ["REPEATABLE READ", "SERIALIZABLE"])
+        self.isolation = self.rng.choice(["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
         self.tx = self.next_tx
         self.next_tx += self.test.workers_max
         self.sql("BEGIN ISOLATION LEVEL " + self.isolation)
@@ -344,7 +344,7 @@ class Worker(threading.Thread):
 
     STEPS = [("do_insert", 20), ("do_copy", 6), ("do_update", 16), ("do_delete", 8), ("do_delete_range", 6),
              ("do_truncate", 1), ("do_savepoint", 6), ("do_end_savepoint", 6), ("do_conflict", 10),
-             ("do_plpgsql", 3), ("do_cursor", 3), ("do_compare", 8)]
+             ("do_plpgsql", 3), ("do_cursor", 3), ("do_compare", 16)]
 
     def step(self):
         if self.tx is None:

@@ -1,0 +1,147 @@
+# Helpers of the TAP tests: a server with cache_batch, and the questions that
+# every test asks after it has done its worst.
+package CacheBatch;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes 'usleep';
+
+our @EXPORT = qw(new_node wait_back sound same_answers indexes_of
+  run_killed test_points_built crash_restart);
+
+# A node with the library preloaded; conf: more settings.
+sub new_node
+{
+	my ($name, %args) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(allows_streaming => $args{minimal} ? 0 : 1);
+	$node->append_conf('postgresql.conf', <<EOC);
+shared_preload_libraries = 'cache_batch'
+wal_consistency_checking = 'all'
+restart_after_crash = on
+max_prepared_transactions = 10
+autovacuum = off
+cache_batch.journal_limit = 64
+EOC
+	$node->append_conf('postgresql.conf', $args{conf}) if $args{conf};
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION cache_batch')
+	  unless $args{no_extension};
+	return $node;
+}
+
+# Waits until the server has recovered from the death of a backend.
+sub wait_back
+{
+	my ($node) = @_;
+
+	# no input for psql: one that cannot connect would break the pipe
+	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my ($out, $err) = ('', '');
+
+		return
+		  if IPC::Run::run(
+			[ 'psql', '-XAtc', 'SELECT 1', '-d', $node->connstr('postgres') ],
+			'<', \undef, '>', \$out, '2>', \$err);
+		usleep(100_000);
+	}
+	die 'server did not come back';
+}
+
+sub crash_restart
+{
+	my ($node) = @_;
+
+	$node->stop('immediate');
+	$node->start;
+	return;
+}
+
+# The valid cachebatch indexes of a table.
+sub indexes_of
+{
+	my ($node, $table, $db) = @_;
+
+	return split /\n/, $node->safe_psql($db || 'postgres', qq(
+		SELECT i.indexrelid::regclass FROM pg_index i
+		JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+		WHERE i.indrelid = '$table'::regclass AND a.amname = 'cachebatch'
+		AND i.indisvalid ORDER BY 1));
+}
+
+# One digest of a column by a sequential scan, one through an index.
+sub same_answers
+{
+	my ($node, $table, $column, $db) = @_;
+	my $query = qq(SELECT count(*), md5(string_agg($column\::text, ','))
+		FROM (SELECT $column FROM $table WHERE $column IS NOT NULL
+			  ORDER BY $column) s);
+	my $off = join ' ', map { "SET enable_$_ = off;" }
+	  qw(indexscan indexonlyscan bitmapscan);
+	my $on = join ' ', map { "SET enable_$_ = off;" }
+	  qw(seqscan bitmapscan sort);
+	my ($by_heap) = $node->safe_psql($db || 'postgres', "$off $query");
+	my ($by_index) = $node->safe_psql($db || 'postgres', "$on $query");
+	my $plan = $node->safe_psql($db || 'postgres', "$on EXPLAIN $query");
+
+	diag("no index used for $column:\n$plan") unless $plan =~ / using /;
+	return $by_heap eq $by_index && $plan =~ / using /;
+}
+
+# The indexes of a table pass verification, and answer as the table does.
+sub sound
+{
+	my ($node, $table, $columns, $what, $db) = @_;
+	my @faults;
+
+	foreach my $index (indexes_of($node, $table, $db))
+	{
+		my ($rc, $out, $err) = $node->psql($db || 'postgres',
+			"SELECT cache_batch_verify('$index', true)");
+		push @faults, "verify of $index: $err" if $rc != 0;
+	}
+	foreach my $column (@$columns)
+	{
+		push @faults, "answers by $column differ"
+		  unless same_answers($node, $table, $column, $db);
+	}
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(join("\n", @faults), '', $what);
+	return;
+}
+
+# Test points exist in test builds only.
+sub test_points_built
+{
+	my ($node) = @_;
+	my ($rc) = $node->psql('postgres',
+		q(DO $$ BEGIN PERFORM set_config('cache_batch.test_points', '', true);
+		  IF NOT EXISTS (SELECT 1 FROM pg_settings WHERE name = 'cache_batch.test_points')
+		  THEN RAISE 'no'; END IF; END $$), on_error_stop => 1);
+	return $rc == 0;
+}
+
+# Runs a statement in a session that is to be killed at a test point; returns
+# whether it was.
+sub run_killed
+{
+	my ($node, $point, $sql) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres',
+		"SET cache_batch.test_points = '$point';\n$sql;",
+		on_error_stop => 1);
+	my $killed = $rc == 2 && $err =~ /connection|server closed/;
+
+	wait_back($node) if $killed;
+	diag("at $point: $err") if !$killed && $rc != 0;
+	return $killed;
+}
+
+1;

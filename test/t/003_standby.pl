@@ -1,0 +1,68 @@
+# A standby answers as its primary does while the journal fills, is flushed and
+# truncated, and VACUUM runs; after promotion it goes on (A6, A7, I11).
+use strict;
+use warnings;
+
+use CacheBatch;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $primary = new_node('primary');
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 2s\n");
+$standby->start;
+
+$primary->safe_psql('postgres', q(
+	CREATE TABLE t (id int, k int, s text);
+	CREATE INDEX t_k ON t USING cachebatch (k) INCLUDE (id);
+	CREATE INDEX t_s ON t USING cachebatch (s)));
+
+# a session whose private copy of the journal lives through all steps
+my $reader = $standby->background_psql('postgres');
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; ';
+my $sums = q(SELECT count(*) || ' ' || coalesce(sum(k), 0) FROM t WHERE k > -1);
+
+my @steps = (
+	'a full journal' => join(';', map {
+			"INSERT INTO t SELECT i, hashint4(i) & 65535, md5(i::text) FROM generate_series($_ * 50, $_ * 50 + 49) i"
+		} 0 .. 30),
+	'a flush' => "SELECT cache_batch_flush('t_k'), cache_batch_flush('t_s')",
+	'updates' => 'UPDATE t SET k = k / 2 WHERE id % 4 = 0',
+	'deletions' => 'DELETE FROM t WHERE id % 9 = 0',
+	'VACUUM' => 'VACUUM t',
+	'recycled journal pages and TIDs' => join(';', map {
+			"INSERT INTO t SELECT -i, hashint4(-i) & 65535, md5(i::text) FROM generate_series($_ * 50, $_ * 50 + 49) i"
+		} 1 .. 60),
+	'VACUUM again' => 'DELETE FROM t WHERE id % 2 = 0; VACUUM t; INSERT INTO t SELECT i, i, i FROM generate_series(1, 300) i',
+	'REINDEX' => 'REINDEX TABLE t');
+
+while (my ($what, $sql) = splice(@steps, 0, 2))
+{
+	$primary->safe_psql('postgres', $sql);
+	$primary->wait_for_catchup($standby);
+	my $expected = $primary->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off; $sums");
+	is($reader->query_safe("$by_index $sums"), $expected, "a lasting session on the standby after $what");
+	sound($standby, 't', [qw(k s)], "standby after $what");
+	sound($primary, 't', [qw(k s)], "primary after $what");
+}
+$reader->quit;
+
+$primary->safe_psql('postgres', 'INSERT INTO t SELECT i, hashint4(i) & 65535, i FROM generate_series(5000, 5100) i');
+$primary->wait_for_catchup($standby);
+$standby->safe_psql('postgres', "$by_index $sums");
+$primary->stop('immediate');
+$standby->promote;
+sound($standby, 't', [qw(k s)], 'after promotion');
+$standby->safe_psql('postgres', q(
+	INSERT INTO t SELECT i, hashint4(i) & 65535, i FROM generate_series(6000, 6400) i;
+	DELETE FROM t WHERE id % 3 = 0; VACUUM t;
+	INSERT INTO t SELECT i, hashint4(i) & 65535, i FROM generate_series(7000, 7400) i));
+sound($standby, 't', [qw(k s)], 'writes after promotion');
+crash_restart($standby);
+sound($standby, 't', [qw(k s)], 'crash after promotion');
+unlike(slurp_file($standby->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log');
+
+done_testing();

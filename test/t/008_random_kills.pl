@@ -1,0 +1,87 @@
+# Backends are killed at random points of a mixed load; after each recovery
+# every index is verified.  CB_KILLS: how many; CB_SEED: repeats the points.
+use strict;
+use warnings;
+
+use CacheBatch;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $kills = $ENV{CB_KILLS} || 10;
+my $seed = $ENV{CB_SEED} || time;
+srand($seed);
+note("CB_SEED=$seed");
+
+my $node = new_node('random_kills', conf => "cache_batch.stage_size = 8\n");
+plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
+
+my $srcdir = $ENV{CB_SRCDIR} || '..';
+my $sources = join '', map { slurp_file($_) } glob("$srcdir/src/*/*.c");
+my %points;
+$points{$1} = 1 while $sources =~ /CB_TEST_POINT\("([a-z0-9-]+)"\)/g;
+my @points = sort keys %points;
+
+my $script = $node->basedir . '/load.sql';
+append_to_file($script, <<'EOS');
+\set r random(1, 100)
+\set id random(1, 2000000)
+\set n random(1, 60)
+\if :r <= 60
+BEGIN;
+INSERT INTO pk SELECT :id + i, hashint4(:id * i), md5((:id + i)::text) FROM generate_series(1, :n) i;
+SAVEPOINT a;
+UPDATE pk SET k = k + 1 WHERE id BETWEEN :id AND :id + 3000;
+\if :r % 5 = 0
+ROLLBACK TO a;
+\endif
+INSERT INTO pk VALUES (:id, :id, :id);
+COMMIT;
+\elif :r <= 80
+INSERT INTO pk SELECT :id + i, 3000000 + i, i FROM generate_series(1, 700) i;
+\elif :r <= 90
+SELECT cache_batch_flush('pk_k'), cache_batch_flush('pk_s');
+\elif :r <= 95
+DELETE FROM pk WHERE id BETWEEN :id AND :id + 150000;
+\elif :r <= 98
+VACUUM (INDEX_CLEANUP ON) pk;
+\else
+REINDEX INDEX pk_s;
+\endif
+EOS
+
+$node->safe_psql('postgres', q(
+	CREATE TABLE pk (id int, k int, s text);
+	CREATE INDEX pk_id ON pk USING cachebatch (id);
+	CREATE INDEX pk_k ON pk USING cachebatch (k);
+	CREATE INDEX pk_s ON pk USING cachebatch (s);
+	INSERT INTO pk SELECT i * 1000, i, i FROM generate_series(1, 2000) i));
+
+foreach my $i (1 .. $kills)
+{
+	my $point = $points[ int(rand(@points)) ];
+	my $hit = 1 + int(rand(rand() < 0.5 ? 4 : 60));
+	local $ENV{PGOPTIONS} = "-c cache_batch.test_points=$point=kill:$hit";
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run(
+		[ 'pgbench', '-n', '-c', 4, '-T', 6, '-f', $script, '--max-tries', 20,
+			'-h', $node->host, '-p', $node->port, 'postgres' ],
+		'>', \$out, '2>', \$err);
+	delete $ENV{PGOPTIONS};
+	my $killed = $err =~ /server closed|terminating connection|aborted/;
+	if ($killed)
+	{
+		wait_back($node);
+	}
+	else
+	{
+		crash_restart($node);
+	}
+	sound($node, 'pk', [qw(id k s)], "kill $i: " . ($killed ? "$point, hit $hit" : 'immediate stop'));
+	$node->safe_psql('postgres', 'DELETE FROM pk WHERE id % 3 = 0')
+	  if $node->safe_psql('postgres', 'SELECT count(*) FROM pk') > 60000;
+}
+
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log');
+done_testing();
