@@ -7,7 +7,7 @@ RESET client_min_messages;
 CREATE TABLE errors (a int, b text, p point);
 INSERT INTO errors VALUES (1, 'one', '(1,1)'), (2, 'two', '(2,2)');
 
--- unique
+-- unique (C7)
 CREATE UNIQUE INDEX ON errors USING cachebatch (a);
 -- a type without an order
 CREATE INDEX ON errors USING cachebatch (p);
@@ -17,7 +17,7 @@ CREATE INDEX ON errors USING cachebatch (a text_ops);
 -- opclass parameters
 CREATE INDEX ON errors USING cachebatch (a int4_ops (x = 1));
 
--- key too large, when the index is built and when a row is added
+-- key too large, when the index is built and when a row is added (C8)
 CREATE TABLE large (a int, b text);
 ALTER TABLE large ALTER b SET STORAGE EXTERNAL;
 INSERT INTO large SELECT 1, string_agg(md5(i::text), '') FROM generate_series(1, 85) i;
@@ -29,7 +29,8 @@ CREATE INDEX large_inc ON large USING cachebatch (a) INCLUDE (b);
 -- largest that fits, as for btree: 2704 bytes with header
 INSERT INTO large SELECT 1, repeat('x', 2680);
 INSERT INTO large SELECT 2, repeat('x', 2704);
--- the error comes with the row, not with the end of the statement; nothing stays
+-- the error comes with the row, not with the end of the statement, and nothing
+-- of the statement stays
 INSERT INTO large SELECT i, repeat('y', 100 * i) FROM generate_series(25, 30) i;
 BEGIN;
 INSERT INTO large VALUES (3, 'kept');

@@ -3,7 +3,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS cache_batch;
 RESET client_min_messages;
 
-CREATE TABLE inspect (a int, b text);
+CREATE TABLE inspect (a int, b text) WITH (autovacuum_enabled = off);
 CREATE INDEX inspect_a ON inspect USING cachebatch (a);
 
 -- empty

@@ -199,7 +199,7 @@ CREATE INDEX ON refused USING cachebatch (t, a reverse_ops);
 CREATE INDEX ON refused USING cachebatch (a missing_ops);
 DROP TABLE refused;
 
--- an order that no btree family has any more: the planner must not crash
+-- an order that no btree family has any more: the planner must not crash (C6)
 CREATE OPERATOR <<<< (LEFTARG = int4, RIGHTARG = int4, PROCEDURE = int4lt);
 CREATE OPERATOR FAMILY unordered_fam USING btree;
 CREATE OPERATOR CLASS unordered_bt FOR TYPE int4 USING btree

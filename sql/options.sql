@@ -3,7 +3,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS cache_batch;
 RESET client_min_messages;
 
-CREATE TABLE options AS
+CREATE TABLE options WITH (autovacuum_enabled = off) AS
 SELECT i AS a, md5(i::text) AS b FROM generate_series(1, 5000) i;
 
 CREATE INDEX options_90 ON options USING cachebatch (a);

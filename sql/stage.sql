@@ -64,11 +64,11 @@ SELECT stage_check('st');
 WITH ins AS (INSERT INTO st VALUES (400, 'cte'), (401, 'cte') RETURNING k)
 	SELECT k FROM ins LIMIT 1;
 SELECT stage_check('st');
--- a CTE that nobody reads runs when the executor finishes
+-- a CTE that nobody reads runs when the executor finishes (U2)
 WITH ins AS (INSERT INTO st VALUES (402, 'cte')) SELECT 1 AS one;
 SELECT stage_check('st');
 
--- a function sees the rows that its own statement has inserted before
+-- a function sees the rows that its own statement has inserted before (I3)
 INSERT INTO st SELECT 500 + i, stage_count('st')::text FROM generate_series(1, 4) i
 	RETURNING k, v;
 -- and rows deleted by it are gone
@@ -84,7 +84,7 @@ CREATE FUNCTION stage_sql(int) RETURNS bigint LANGUAGE sql AS
 SELECT stage_sql(602) - stage_sql(603) AS difference;
 SELECT stage_check('st');
 
--- sub-transactions: one function with nested exception blocks
+-- sub-transactions: one function with nested exception blocks (A9, U1)
 CREATE FUNCTION stage_nested(base int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	trace text := '';
@@ -241,7 +241,7 @@ COMMIT;
 SELECT * FROM std ORDER BY v;
 SELECT stage_check('std'), stage_check('stt');
 
--- speculative insertion
+-- speculative insertion (A1, U4)
 CREATE TABLE stc (id int PRIMARY KEY, k int, v text);
 CREATE INDEX stc_k ON stc USING cachebatch (k);
 INSERT INTO stc SELECT i, i, 'new' FROM generate_series(1, 10) i;
@@ -255,7 +255,7 @@ WITH up AS (INSERT INTO stc VALUES (17, 1, 'w'), (18, 2, 'w') ON CONFLICT (id) D
 SELECT stage_check('stc');
 SELECT id, k, v FROM stc WHERE id > 13 ORDER BY id;
 
--- the index changes under the transaction
+-- the index changes under the transaction (A3, U3)
 CREATE TABLE sti (k int, v text);
 CREATE INDEX sti_k ON sti USING cachebatch (k);
 BEGIN;
@@ -318,7 +318,7 @@ INSERT INTO st SELECT 1702, stage_reindex();
 SELECT v FROM st WHERE k = 1702;
 SELECT stage_check('sti'), stage_check('st');
 
--- and goes away
+-- and goes away (C3)
 BEGIN;
 INSERT INTO sti VALUES (90, 'x');
 DROP INDEX sti_k;
@@ -352,7 +352,7 @@ INSERT INTO st SELECT 1704, stage_drop(false);
 SELECT stage_check('stx'), stage_check('st');
 SELECT v FROM st WHERE k IN (1703, 1704) ORDER BY k;
 
--- rebuilt or dropped by the very command whose event trigger has inserted
+-- rebuilt or dropped by the very command whose event trigger has inserted (A3, C3)
 CREATE TABLE stv (k int, v text);
 CREATE INDEX stv_k ON stv USING cachebatch (k);
 INSERT INTO stv SELECT i, 'x' FROM generate_series(1, 10) i;
@@ -371,7 +371,7 @@ DROP EVENT TRIGGER stage_event;
 DROP TABLE stv;
 DROP FUNCTION stage_event;
 
--- exclusion constraint
+-- exclusion constraint (A15)
 CREATE TABLE ste (k int, v text, EXCLUDE USING cachebatch (k WITH =));
 INSERT INTO ste VALUES (1, 'a'), (2, 'b');
 INSERT INTO ste VALUES (3, 'c'), (4, 'd'), (3, 'e');
@@ -395,7 +395,7 @@ INSERT INTO ste VALUES (2, 'twice');
 COMMIT;
 SELECT stage_check('ste');
 
--- full stages, one index and many
+-- full stages, one index and many (C10)
 SET cache_batch.stage_size = 8;
 INSERT INTO st SELECT 10000 + (i * 7919) % 5000, 'bulk' FROM generate_series(1, 5000) i;
 SELECT stage_check('st');
@@ -442,7 +442,7 @@ INSERT INTO stn SELECT (i * 7919) % 3000, 'x' FROM generate_series(1, 3000) i;
 INSERT INTO stn VALUES (1, 'one');
 SELECT stage_check('stn');
 
--- a parallel worker sees what its leader has inserted
+-- a parallel worker sees what its leader has inserted (A14)
 CREATE TABLE stw (k int, v text);
 CREATE INDEX stw_k ON stw USING cachebatch (k);
 CREATE FUNCTION stage_parallel(i int) RETURNS text LANGUAGE plpgsql VOLATILE
@@ -479,7 +479,7 @@ INSERT INTO st VALUES (1900, 'x');
 SELECT stage_check('st');
 COMMIT;
 
--- too large an entry is the statement's error
+-- too large an entry is the statement's error, not COMMIT's (C8)
 CREATE TABLE stl (k text);
 CREATE INDEX stl_k ON stl USING cachebatch (k);
 \set VERBOSITY terse
@@ -491,7 +491,7 @@ EXCEPTION WHEN program_limit_exceeded THEN
 END $$;
 \set VERBOSITY default
 
--- the comparison function must not use the index that it compares for
+-- the comparison function must not use the index that it compares for (C11, U10)
 CREATE TABLE stz (k int4, v text);
 CREATE FUNCTION stage_cmp(int, int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

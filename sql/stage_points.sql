@@ -58,7 +58,7 @@ INSERT INTO sp VALUES (22), (23);
 PREPARE TRANSACTION 'sp';
 SELECT points_check();
 
--- an exception block catches it, and nothing else is lost
+-- an exception block catches it, and nothing else is lost (A9, U1)
 CREATE FUNCTION points_block(base int, point text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	trace text := '';
@@ -107,7 +107,7 @@ RESET cache_batch.test_points;
 RESET cache_batch.stage_size;
 SELECT points_check();
 
--- cannot be missed: ON CONFLICT publishes row by row
+-- ON CONFLICT publishes row by row (A1, U4)
 CREATE TABLE spc (id int PRIMARY KEY, k int);
 CREATE INDEX spc_k ON spc USING cachebatch (k);
 SET cache_batch.test_points = 'publish-start=count';
@@ -134,7 +134,7 @@ SHOW cache_batch.test_point_hits;
 RESET cache_batch.test_points;
 
 -- entries staged behind the back of our own commit callback (a library that
--- was loaded earlier gets its callback later)
+-- was loaded earlier gets its callback later: A8)
 CREATE FUNCTION cache_batch_test_point(name text) RETURNS void LANGUAGE plpgsql AS
 	$$ BEGIN INSERT INTO sp VALUES (5000), (5001); END $$;
 CREATE PROCEDURE points_commit() LANGUAGE plpgsql AS $$

@@ -238,7 +238,8 @@ BEGIN
 END $$;
 
 \set ECHO none
-SELECT format('CREATE TABLE t_%s (id serial, v %s %s)', name, type,
+SELECT format('CREATE TABLE t_%s (id serial, v %s %s) '
+			  'WITH (autovacuum_enabled = off)', name, type,
 			  CASE WHEN coll <> '' THEN 'COLLATE ' || coll END)
 FROM cases ORDER BY name \gexec
 SELECT command FROM fillings WHERE part <= 9 \gexec
@@ -281,9 +282,16 @@ WHERE c.name IN ('text_icu', 'numeric', 'record') AND
 	  v.mismatches + v.unindexed > 0
 ORDER BY 1;
 
+-- and after CLUSTER, which reads all row versions through the index (C2)
+INSERT INTO t_record (v) VALUES ('(7,x)');
+CLUSTER t_record USING x_record;
+SELECT v.mismatches, v.unindexed, v.first_bad
+FROM cases c, LATERAL check_case(c) v WHERE c.name = 'record';
+
 -- forms of indexes
 CREATE TABLE forms (id serial, a int, b text COLLATE "und-x-icu", c numeric,
-					d timestamptz, e text, f boolean, n inet);
+					d timestamptz, e text, f boolean, n inet)
+	WITH (autovacuum_enabled = off);
 CREATE PROCEDURE fill_forms(n int) LANGUAGE sql AS $$
 	INSERT INTO forms (a, b, c, d, e, f, n)
 	SELECT nullif(i % 13, 5), nullif('k' || i % 7, 'k3'),

@@ -199,7 +199,6 @@ cb_am_buildempty(Relation index)
 	CbKeyDesc	kd;
 
 	cb_require_preload();
-	cb_check_index_columns(index);
 	cb_key_init(&kd, index);
 	cb_load_finish(cb_load_begin(&kd, CbGetFillFactor(index), INIT_FORKNUM));
 }

@@ -52,7 +52,10 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 	scan = RelationGetIndexScan(index, nkeys, norderbys);
 	scan->xs_itupdesc = RelationGetDescr(index);
 
-	so = palloc0(sizeof(CbScanOpaqueData));
+	so = palloc(sizeof(CbScanOpaqueData));
+	memset(&so->bt, 0, offsetof(BTScanOpaqueData, currPos));
+	memset(&so->cxt, 0, offsetof(CbScanOpaqueData, kd) -
+		   offsetof(CbScanOpaqueData, cxt));
 	so->cxt = AllocSetContextCreate(CurrentMemoryContext, "cachebatch scan",
 									ALLOCSET_SMALL_SIZES);
 	so->work_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan window",
@@ -62,9 +65,6 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 	so->mark_index = -1;
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);
-	BTScanPosInvalidate(so->bt.currPos);
-	BTScanPosInvalidate(so->bt.markPos);
-	so->bt.markItemIndex = -1;
 	if (scan->numberOfKeys > 0)
 		so->bt.keyData = palloc(scan->numberOfKeys * sizeof(ScanKeyData));
 	cb_key_init(&so->kd, index);
@@ -302,6 +302,8 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 
 	if (found)
 		cb_scan_return_item(scan);
+	else if (so->fetch != NULL)
+		table_index_fetch_reset(so->fetch);
 	return found;
 }
 

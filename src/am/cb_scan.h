@@ -70,7 +70,6 @@ typedef struct CbScanOpaqueData
 	 */
 	BTScanOpaqueData bt;
 
-	CbKeyDesc	kd;
 	MemoryContext cxt;			/* lives as long as the scan */
 	MemoryContext work_cxt;		/* reset before each window is read */
 	MemoryContext upper_cxt;	/* holds upper */
@@ -92,6 +91,8 @@ typedef struct CbScanOpaqueData
 	TupleTableSlot *slot;
 	char	   *itup_copy;		/* the entry of an upper level just returned */
 
+	/* from here on not zeroed when the scan begins */
+	CbKeyDesc	kd;
 	CbDescent	descent;
 	ScanKeyData start_keys[INDEX_MAX_KEYS];
 } CbScanOpaqueData;

@@ -650,10 +650,13 @@ cb_stage_drop(int min_level)
 	{
 		CbStage    *stage = dlist_container(CbStage, node, iter.cur);
 		int			first = cb_stage_first_segment(stage, min_level);
+		int			n = 0;
 
 		for (int i = first; i < stage->nsegs; i++)
-			dropped += stage->segs[i].n;
+			n += stage->segs[i].n;
 		cb_stage_remove(stage, first, NULL);
+		cb_stat_add_oid(stage->indexoid, CB_STAT_STAGED, n);
+		dropped += n;
 	}
 	return dropped;
 }

@@ -490,6 +490,16 @@ cb_merge_open(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 
 /* ---------- windows ---------- */
 
+/* A window without contents, for the life of the scan. */
+static CbWindow *
+cb_window_make(CbScanOpaque so)
+{
+	CbWindow   *window = MemoryContextAlloc(so->cxt, sizeof(CbWindow));
+
+	memset(window, 0, offsetof(CbWindow, killed));
+	return window;
+}
+
 /*
  * Ends the window before the merge's next entry, in the direction of the
  * scan: the next window starts with that entry.
@@ -659,7 +669,7 @@ cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	if (so->cur == NULL)
-		so->cur = MemoryContextAllocZero(so->cxt, sizeof(CbWindow));
+		so->cur = cb_window_make(so);
 	for (int i = 0; i < lengthof(cb_window_levels); i++)
 		cb_window_levels[i].copy(scan);
 	cb_window_place_start(so, cut);
@@ -806,7 +816,7 @@ cb_window_leave(IndexScanDesc scan)
 	if (so->mark_index >= 0)
 	{
 		if (so->mark == NULL)
-			so->mark = MemoryContextAllocZero(so->cxt, sizeof(CbWindow));
+			so->mark = cb_window_make(so);
 		so->cur = so->mark;
 		so->mark = window;
 		window->index = so->mark_index;

@@ -244,6 +244,19 @@ class Worker(threading.Thread):
             self.sql("RELEASE " + name)
             del self.savepoints[at:]
 
+    def do_move(self):
+        """Give an index another file in the transaction; often undone (A3)."""
+        table = self.table()
+        index = "%s_%s" % (table, self.rng.choice(sorted(INDEXES)))
+        self.do_savepoint()
+        self.sql(self.rng.choice(["ALTER INDEX IF EXISTS %s SET TABLESPACE ts1" % index,
+                                  "ALTER INDEX IF EXISTS %s SET TABLESPACE pg_default" % index,
+                                  "REINDEX INDEX %s" % index]))
+        self.do_insert()
+        self.do_compare()
+        if self.rng.random() < 0.6:
+            self.do_end_savepoint()
+
     def do_conflict(self):
         """Speculative insertions that lose, and an exclusion constraint."""
         k = self.rng.randrange(3000)
@@ -343,7 +356,7 @@ class Worker(threading.Thread):
     # ---------- the loop ----------
 
     STEPS = [("do_insert", 20), ("do_copy", 6), ("do_update", 16), ("do_delete", 8), ("do_delete_range", 6),
-             ("do_truncate", 1), ("do_savepoint", 6), ("do_end_savepoint", 6), ("do_conflict", 10),
+             ("do_truncate", 1), ("do_move", 1), ("do_savepoint", 6), ("do_end_savepoint", 6), ("do_conflict", 10),
              ("do_plpgsql", 3), ("do_cursor", 3), ("do_compare", 16)]
 
     def step(self):

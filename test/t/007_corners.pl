@@ -76,6 +76,15 @@ $node->safe_psql('postgres', q(
 	INSERT INTO t VALUES (3003, 3003); COMMIT));
 is(rows_by_k(3002) . rows_by_k(3003), '30023003', 'SET TABLESPACE in the inserting transaction');
 sound($node, 't', [qw(k id)], 'SET TABLESPACE in the inserting transaction');
+
+# the journal positions of the file that is gone are given out again
+is($node->safe_psql('postgres', q(
+	SET enable_seqscan = off; SET enable_bitmapscan = off;
+	BEGIN; ALTER INDEX t_k SET TABLESPACE moved; INSERT INTO t VALUES (3004, 30040);
+	SELECT id FROM t WHERE k = 30040; ROLLBACK;
+	INSERT INTO t VALUES (3005, 30050);
+	SELECT id FROM t WHERE k = 30050)), "3004\n3005", 'SET TABLESPACE rolled back');
+sound($node, 't', [qw(k id)], 'SET TABLESPACE rolled back');
 crash_restart($node);
 sound($node, 't', [qw(k id)], 'SET TABLESPACE and a crash');
 

@@ -1,0 +1,128 @@
+-- What the extension offers in SQL: objects, privileges, settings, options.
+\set QUIET on
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS cache_batch;
+
+BEGIN;
+SELECT no_plan();
+
+-- the extension and its access method
+SELECT has_extension('cache_batch');
+SELECT is((SELECT extversion FROM pg_extension WHERE extname = 'cache_batch'),
+		  '1.0', 'version');
+SELECT is((SELECT amtype FROM pg_am WHERE amname = 'cachebatch'), 'i',
+		  'cachebatch is an index access method');
+SELECT is(pg_indexam_has_property(am.oid, p.name), p.want,
+		  'access method property ' || p.name)
+FROM (VALUES ('can_order', true), ('can_unique', false),
+			 ('can_multi_col', true), ('can_exclude', true),
+			 ('can_include', true)) p (name, want),
+	 pg_am am WHERE am.amname = 'cachebatch';
+
+-- operator classes: one for each of btree's in pg_catalog
+SELECT is_empty(
+	$$SELECT b.opcname FROM pg_opclass b JOIN pg_am ba ON ba.oid = b.opcmethod
+	  WHERE ba.amname = 'btree' AND b.opcnamespace = 'pg_catalog'::regnamespace
+	  AND NOT EXISTS (SELECT FROM pg_opclass c JOIN pg_am ca ON ca.oid = c.opcmethod
+		WHERE ca.amname = 'cachebatch' AND c.opcname = b.opcname
+		AND c.opcnamespace = b.opcnamespace AND c.opcintype = b.opcintype
+		AND c.opcdefault = b.opcdefault)$$,
+	'each btree operator class of the server has its cachebatch counterpart');
+SELECT is_empty(
+	$$SELECT c.opcname FROM pg_opclass c JOIN pg_am a ON a.oid = c.opcmethod
+	  WHERE a.amname = 'cachebatch' AND NOT amvalidate(c.oid)$$,
+	'all of them are valid');
+SELECT is(cache_batch_adopt_operator_classes(), 0, 'nothing left to adopt');
+
+-- functions
+SELECT has_function('cache_batch_flush', ARRAY['regclass']);
+SELECT has_function('cache_batch_verify', ARRAY['regclass', 'boolean']);
+SELECT has_function('cache_batch_metapage', ARRAY['regclass']);
+SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
+SELECT has_function('cache_batch_page_items', ARRAY['regclass', 'bigint']);
+SELECT has_function('cache_batch_journal', ARRAY['regclass']);
+SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
+SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
+SELECT has_function('cache_batch_adopt_operator_classes', ARRAY['boolean']);
+SELECT is_empty(
+	$$SELECT p.oid::regprocedure FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+	  JOIN pg_extension e ON e.oid = d.refobjid
+	  WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
+	  AND e.extname = 'cache_batch' AND p.proname NOT LIKE 'cache\_batch\_%'$$,
+	'all functions have the prefix');
+
+-- the view
+SELECT has_view('cache_batch_stat_indexes');
+SELECT columns_are('cache_batch_stat_indexes', ARRAY[
+	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
+	'staged', 'journaled', 'direct', 'flushed',
+	'flushes_limit', 'flushes_request', 'flushes_vacuum',
+	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
+	'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+
+-- privileges
+CREATE ROLE pgtap_cachebatch_user;
+CREATE ROLE pgtap_cachebatch_monitor IN ROLE pg_stat_scan_tables;
+SELECT is(has_function_privilege('pgtap_cachebatch_user', f, 'EXECUTE'), false,
+		  'ordinary users may not call ' || f)
+FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
+				  'cache_batch_metapage(regclass)',
+				  'cache_batch_page(regclass,bigint)',
+				  'cache_batch_page_items(regclass,bigint)',
+				  'cache_batch_journal(regclass)',
+				  'cache_batch_stat_reset()',
+				  'cache_batch_adopt_operator_classes(boolean)']) f;
+SELECT is(has_function_privilege('pgtap_cachebatch_monitor', f, 'EXECUTE'), true,
+		  'pg_stat_scan_tables may call ' || f)
+FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
+				  'cache_batch_metapage(regclass)',
+				  'cache_batch_page(regclass,bigint)',
+				  'cache_batch_journal(regclass)']) f;
+SELECT table_privs_are('cache_batch_stat_indexes', 'pgtap_cachebatch_user',
+					   ARRAY['SELECT']);
+
+-- settings
+SELECT ok(EXISTS (SELECT FROM pg_settings WHERE name = s AND short_desc <> ''
+				  AND vartype = 'integer' AND unit = 'kB'), 'setting ' || s)
+FROM unnest(ARRAY['cache_batch.journal_limit', 'cache_batch.stage_size',
+				  'cache_batch.stage_total_size']) s;
+SELECT throws_ok('SET cache_batch.no_such = 1', '42602', NULL,
+				 'the prefix is reserved');
+
+-- an index and its options
+CREATE TABLE surface (k int, v text);
+INSERT INTO surface SELECT i % 1000, 'v' || i FROM generate_series(1, 5000) i;
+SELECT lives_ok($$CREATE INDEX surface_k ON surface USING cachebatch (k) INCLUDE (v)
+	WITH (fillfactor = 70, deduplicate_items = off, buffered = on)$$,
+	'options of btree and one of its own');
+SELECT index_is_type('surface', 'surface_k', 'cachebatch');
+SELECT throws_ok('CREATE INDEX ON surface USING cachebatch (k) WITH (fillfactor = 5)',
+				 '22023', NULL, 'fillfactor is checked');
+SELECT throws_ok('CREATE INDEX ON surface USING cachebatch (k) WITH (colour = 3)',
+				 '22023', NULL, 'unknown options are refused');
+SELECT throws_like('CREATE UNIQUE INDEX ON surface USING cachebatch (k)',
+				   '%does not support unique indexes%', 'UNIQUE is refused');
+INSERT INTO surface SELECT i, 'w' || i FROM generate_series(2001, 2400) i;
+SET LOCAL enable_seqscan = off;
+SELECT is((SELECT count(*) FROM surface WHERE k BETWEEN 2001 AND 2400), 400::bigint,
+		  'rows are found before a flush');
+SELECT lives_ok('SELECT cache_batch_flush(''surface_k'')', 'flush');
+SELECT is((SELECT count(*) FROM surface WHERE k BETWEEN 2001 AND 2400), 400::bigint,
+		  'rows are found after it');
+SELECT is(cache_batch_flush('surface_k'), false, 'nothing left to flush');
+SELECT is((SELECT count(*) FROM cache_batch_stat_indexes
+		   WHERE indexrelname = 'surface_k' AND staged >= 400), 1::bigint,
+		  'statistics show the index');
+SELECT is((SELECT magic FROM cache_batch_metapage('surface_k')) IS NOT NULL, true,
+		  'metapage');
+SELECT ok((SELECT count(*) FROM generate_series(1,
+	pg_relation_size('surface_k') / current_setting('block_size')::int - 1) b,
+	cache_batch_page('surface_k', b) p WHERE p.type = 'leaf') > 1, 'pages');
+SELECT throws_ok('SELECT cache_batch_flush(''pg_class_oid_index'')', NULL, NULL,
+				 'functions refuse other indexes');
+SELECT throws_ok('SELECT * FROM cache_batch_page(''surface_k'', 1000000)', '22023',
+				 NULL, 'block numbers are checked');
+
+SELECT * FROM finish();
+ROLLBACK;

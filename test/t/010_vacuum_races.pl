@@ -1,0 +1,69 @@
+# VACUUM stands at a leaf that an index-only scan has pinned.  Meanwhile
+# another leaf is split and its dead entries go to a block that VACUUM has
+# passed (A11, cycle ids); the scan's session inserts and flushes (B5).
+use strict;
+use warnings;
+
+use CacheBatch;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('races');
+my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
+
+# Starts VACUUM and waits until it stands at the pin.
+sub start_vacuum
+{
+	my ($table) = @_;
+	my $vacuum = IPC::Run::start([ 'psql', '-X', '-q', '-c',
+		"VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) $table", $node->connstr('postgres') ],
+		'>', \my $out, '2>', \my $err, IPC::Run::timeout(120));
+
+	$node->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE query LIKE 'VACUUM %' AND wait_event = 'BufferPin'))
+	  or die 'VACUUM does not wait';
+	return $vacuum;
+}
+
+# Three journal pages that a flush frees, then leaves: blocks 1, 5, 6, ...
+$node->safe_psql('postgres', q(
+	CREATE TABLE vs (id int, k text);
+	CREATE INDEX vs_k ON vs USING cachebatch (k);
+	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(1, 25) i;
+	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(26, 50) i;
+	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(51, 75) i;
+	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(76, 100) i;
+	SELECT cache_batch_flush('vs_k');
+	DELETE FROM vs WHERE id BETWEEN 68 AND 99));
+
+my $leaves = q(SELECT string_agg(blkno || '>' || (p).next, ' ' ORDER BY blkno)
+	FROM (SELECT blkno, cache_batch_page('vs_k', blkno) AS p
+		FROM generate_series(1, pg_relation_size('vs_k') / 8192 - 1) AS blkno) s
+	WHERE (p).type = 'leaf' AND (p).next IS NOT NULL);
+is($node->safe_psql('postgres', $leaves), '1>5 5>6 6>7', 'leaves before the split');
+
+my $reader = $node->background_psql('postgres');
+$reader->query_safe("$forced BEGIN; DECLARE c CURSOR FOR SELECT k FROM vs WHERE k >= lpad('40', 200, '0') ORDER BY k; FETCH 1 FROM c;");
+my $vacuum = start_vacuum('vs');
+
+$node->safe_psql('postgres', q(
+	INSERT INTO vs SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 9) i;
+	SELECT cache_batch_flush('vs_k')));
+like($node->safe_psql('postgres', $leaves), qr/6>[23]\b/, 'the split has used a block that VACUUM has passed');
+
+# the session that VACUUM waits for needs nothing that VACUUM holds
+$reader->query_safe("INSERT INTO vs VALUES (2000, 'own'); SELECT cache_batch_flush('vs_k');");
+pass('insertion and flush while VACUUM waits');
+$reader->query_safe('COMMIT');
+$reader->quit;
+ok($vacuum->finish, 'VACUUM ends');
+
+# other rows get the TIDs
+$node->safe_psql('postgres', q(INSERT INTO vs SELECT i, 'new' FROM generate_series(3001, 3040) i));
+is($node->safe_psql('postgres', qq($forced SELECT count(*) FROM vs
+	WHERE k >= lpad('68', 200, '0') AND k < lpad('99', 200, '0') AND id > 3000)),
+	'0', 'no row is found by the key of a dead one');
+sound($node, 'vs', ['k'], 'whole');
+
+done_testing();
