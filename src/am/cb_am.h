@@ -8,9 +8,10 @@
 #ifndef CB_AM_H
 #define CB_AM_H
 
+#include "base/cb_base.h"
+
 #include "access/amapi.h"
 #include "access/reloptions.h"
-#include "base/cb_base.h"
 #include "nodes/pathnodes.h"
 
 /* cb_build.c */

@@ -237,6 +237,9 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 	if (!CbScanItemIsUpper(item) && BufferIsValid(window->buf) &&
 		!scan->xactStartedInRecovery)
 		return true;
+#ifdef CB_MUTATE_I8_HEAP_CHECK
+	return true;
+#endif
 	return cb_scan_is_visible(scan, &item->itup->t_tid);
 }
 
@@ -248,9 +251,11 @@ cb_scan_return_item(IndexScanDesc scan)
 	CbScanItem *item = &so->cur->items[so->cur->index];
 
 	scan->xs_heaptid = item->itup->t_tid;
+#ifndef CB_MUTATE_I8_RECHECK
 	scan->xs_recheck = CbScanItemIsUpper(item) &&
 		(scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
 		 scan->xs_snapshot->snapshot_type == SNAPSHOT_SELF);
+#endif
 
 	if (!scan->xs_want_itup)
 		return;

@@ -140,7 +140,7 @@ cb_scan_make_cut_key(Relation rel, ScanKey cut_key, ScanKey key)
 	if (!RegProcedureIsValid(proc))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("operator family of column %d of index \"%s\" has no comparison function for types %u and %u",
+				 errmsg("column %d of index \"%s\" has no comparison function for types %u and %u",
 						col + 1, RelationGetRelationName(rel),
 						rel->rd_opcintype[col], key->sk_subtype)));
 	ScanKeyEntryInitialize(cut_key, key->sk_flags, key->sk_attno,

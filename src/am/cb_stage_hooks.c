@@ -117,6 +117,7 @@ cb_nesting_plan_is_speculative(PlannedStmt *plan)
 	if (IsA(plan->planTree, ModifyTable) &&
 		((ModifyTable *) plan->planTree)->onConflictAction != ONCONFLICT_NONE)
 		return true;
+#ifndef CB_MUTATE_U4_SUBPLANS
 	foreach(lc, plan->subplans)
 	{
 		Plan	   *subplan = (Plan *) lfirst(lc);
@@ -125,6 +126,9 @@ cb_nesting_plan_is_speculative(PlannedStmt *plan)
 			((ModifyTable *) subplan)->onConflictAction != ONCONFLICT_NONE)
 			return true;
 	}
+#else
+	(void) lc;
+#endif
 	return false;
 }
 
@@ -271,7 +275,9 @@ cb_stage_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	switch (event)
 	{
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+#ifndef CB_MUTATE_U1_SUBCOMMIT
 			cb_stage_publish_all(GetCurrentTransactionNestLevel());
+#endif
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 #ifdef CB_MUTATE_A9_SUBXACT

@@ -423,6 +423,10 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 		CbSource   *other = merge->ordered[i];
 		int			cmp = cb_key_compare(&so->kd, source->head, other->head);
 
+#ifdef CB_MUTATE_A15_DUPLICATE
+		if (cmp == 0)
+			break;
+#endif
 		if (cmp * merge->step < 0)
 			break;
 		if (cmp != 0)
@@ -582,6 +586,22 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	return more;
 }
 
+/*
+ * Sets so->pos to the cut where a scan starts.  Finds its place in the runs,
+ * so the upper levels have to be at hand.
+ */
+static void
+cb_window_place_start(CbScanOpaque so, const CbCut *cut)
+{
+	cb_place_set_cut(so, &so->pos, cut);
+	for (int i = 0; i < so->upper->nruns; i++)
+	{
+		CbRun	   *run = so->upper->runs[i];
+
+		so->pos.run_index[i] = cb_window_search_run(so, run, cut, 0, run->n);
+	}
+}
+
 /* Reads the window that starts at so->pos; the scan has left the last one. */
 static void
 cb_window_read(IndexScanDesc scan, ScanDirection dir)
@@ -599,7 +619,16 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	window->nkilled = 0;
 	for (int i = 0; i < lengthof(cb_window_levels); i++)
 		cb_window_levels[i].copy(scan);
+	CB_TEST_POINT("scan-upper-copied");
 	cb_window_read_leaf(scan, dir);
+	CB_TEST_POINT("scan-leaf-read");
+#ifdef CB_MUTATE_I2_ORDER
+	cb_window_release_upper(so);
+	cb_window_copy_journal(scan);
+	cb_window_place_start(so, &so->pos.cut);
+	cb_place_copy(so, ScanDirectionIsForward(dir) ? &window->lo : &window->hi,
+				  &so->pos);
+#endif
 	cb_merge_open(scan, &merge, dir);
 	more = cb_window_fill(scan, &merge, dir);
 
@@ -615,22 +644,6 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 		window->more_left = more && window->lo.cut.kind != CB_CUT_MIN;
 	}
 	MemoryContextSwitchTo(oldcxt);
-}
-
-/*
- * Sets so->pos to the cut where a scan starts.  Finds its place in the runs,
- * so the upper levels have to be at hand.
- */
-static void
-cb_window_place_start(CbScanOpaque so, const CbCut *cut)
-{
-	cb_place_set_cut(so, &so->pos, cut);
-	for (int i = 0; i < so->upper->nruns; i++)
-	{
-		CbRun	   *run = so->upper->runs[i];
-
-		so->pos.run_index[i] = cb_window_search_run(so, run, cut, 0, run->n);
-	}
 }
 
 /*
@@ -749,6 +762,9 @@ cb_window_lock_leaf_again(IndexScanDesc scan)
 
 	buf = ReadBuffer(rel, window->blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
+#ifdef CB_MUTATE_A12_LSN
+	return buf;
+#endif
 	if (BufferGetLSNAtomic(buf) == window->lsn)
 		return buf;
 	UnlockReleaseBuffer(buf);

@@ -17,7 +17,10 @@
  * Entries below the tail are ignored: VACUUM may have removed them from the
  * tree and given their TIDs away.
  *
- * A copy belongs to a build of the index: the build id tells.
+ * A copy belongs to a build of the index and to the file that it was read
+ * from.  The build id alone does not tell: a file that a rolled-back SET
+ * TABLESPACE made has the same one, and positions in it mean nothing in the
+ * old file.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,6 +35,7 @@
 typedef struct CbCopy
 {
 	Oid			indexoid;		/* hash key */
+	RelFileNode file;
 	uint8		build_id[CB_BUILD_ID_LEN];
 	CbPos		pos;			/* read up to here */
 	BlockNumber block;			/* page of pos */
@@ -253,8 +257,13 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 		copy->nruns = 0;
 		cb_copy_clear(copy);
 	}
-	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0)
+	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0
+#ifndef CB_MUTATE_I0_FILE
+			 || !RelFileNodeEquals(copy->file, rel->rd_node)
+#endif
+		)
 		cb_copy_clear(copy);
+	copy->file = rel->rd_node;
 	memcpy(copy->build_id, meta->build_id, CB_BUILD_ID_LEN);
 	return copy;
 }

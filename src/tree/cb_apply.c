@@ -20,6 +20,7 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 #include "wal/cb_wal.h"
@@ -102,6 +103,22 @@ cb_redo_insert(XLogReaderState *record)
 }
 
 /* ---------- one leaf ---------- */
+
+/*
+ * A comparison function with an exception block in it can release all locks
+ * of this backend.  Nothing may be changed then.
+ */
+void
+cb_tree_check_still_locked(Relation rel, Buffer buf)
+{
+	if (!BufferIsLocal(buf) &&
+		!LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a comparison function of index \"%s\" released the lock of page %u",
+						RelationGetRelationName(rel), BufferGetBlockNumber(buf)),
+				 errhint("Comparison functions must not use subtransactions (exception blocks).")));
+}
 
 /* the entries of a batch that go to one leaf, with their places */
 typedef struct CbLeafBatch
@@ -280,6 +297,7 @@ cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
 	Size		need;
 
 	cb_apply_place(kd, page, entries, n, &batch);
+	cb_tree_check_still_locked(kd->rel, buf);
 	need = batch.len + batch.n * sizeof(ItemIdData);
 	stats->visits++;
 	stats->entries += batch.n;

@@ -454,6 +454,8 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 										   CbPageGetOpaque(left)->level + 1,
 										   NULL);
 	off = cb_split_parent_offset(kd, BufferGetPage(parent_buf), &cut, missing);
+	cb_tree_check_still_locked(kd->rel, parent_buf);
+	cb_tree_check_still_locked(kd->rel, missing->bufs[0]);
 	for (int i = 0; i < missing->n; i++)
 		len += MAXALIGN(IndexTupleSize(missing->downlinks[i]));
 
@@ -561,6 +563,7 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	Assert(!CbPageHasIncompleteSplit(page));
 	cb_split_plan(kd, items, nitems, old_hikey, at_end, &plan);
 	cb_split_make_hikeys(kd, items, CbPageIsLeaf(page), old_hikey, &plan);
+	cb_tree_check_still_locked(kd->rel, buf);
 
 	bufs[0] = buf;
 	for (int i = 1; i < plan.nparts; i++)

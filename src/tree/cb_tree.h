@@ -80,6 +80,7 @@ extern void cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 						  CbApplyStats *stats);
 extern bool cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries,
 								   int n);
+extern void cb_tree_check_still_locked(Relation rel, Buffer buf);
 extern void cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 							  const OffsetNumber *offsets, const char *tuples,
 							  Size len, Buffer *child_bufs, int nchildren);

@@ -167,7 +167,8 @@ cb_count_tap()
 		cb_fail "$suite: $line"
 	done < <(grep -E '^not ok [0-9]+' "$log" | grep -v '# T[O]DO' || true)
 	if [ "$bad" != 0 ]; then
-		grep -E '^#|^psql:|ERROR|FATAL' "$log" | head -n 60 | sed 's/^/    | /'
+		grep -A 7 -E '^# +Failed |^not ok|^psql:|ERROR|FATAL|PANIC' "$log" |
+			grep -vE '^ok |background' | head -n 60 | sed 's/^/    | /'
 	elif [ "$status" != 0 ]; then
 		cb_fail "$suite: run (exit status $status)" "$log"
 		bad=1
@@ -176,6 +177,22 @@ cb_count_tap()
 		bad=1
 	fi
 	cb_say "$suite: $ok passed, $bad failed"
+}
+
+# Of a failed TAP file: what its servers complained of, and why it died.
+cb_tap_logs()
+{
+	local log
+
+	if [ "$2" = 0 ]; then
+		rm -rf "$1"
+		return 0
+	fi
+	for log in "$1"/tmp_check/log/*.log; do
+		[ -e "$log" ] || continue
+		grep -E ' (PANIC|FATAL): |TRAP: |terminated by signal|^(error|connection error|died|# Died)' \
+			"$log" | tail -n 8 | sed "s,^,    | $(basename "$log"): ,"
+	done
 }
 
 cb_suite_tap()
@@ -209,7 +226,7 @@ cb_suite_tap()
 		cb_stop_servers_under "$out"
 		cb_count_tap "tap on $1: $name ($(cb_since "$started") s)" \
 			"$out/$name.log" "$status"
-		[ "$status" != 0 ] || rm -rf "${out:?}/$name"
+		cb_tap_logs "$out/$name" "$status"
 	done
 }
 

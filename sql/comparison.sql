@@ -1,0 +1,40 @@
+-- Comparison functions that do what they must not: they get an error, and
+-- nothing is lost.
+CREATE FUNCTION cmp_exception(a int4, b int4) RETURNS int4 LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	BEGIN
+		IF a = 666 OR b = 666 THEN
+			RAISE EXCEPTION 'caught below';
+		END IF;
+	EXCEPTION WHEN raise_exception THEN
+		NULL;
+	END;
+	RETURN btint4cmp(a, b);
+END $$;
+CREATE OPERATOR CLASS int4_exception_ops FOR TYPE int4 USING cachebatch AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 cmp_exception(int4, int4);
+
+CREATE TABLE comparison (k int4);
+CREATE INDEX comparison_k ON comparison USING cachebatch (k int4_exception_ops) WITH (buffered = off);
+INSERT INTO comparison SELECT g FROM generate_series(1, 100) g;
+
+-- this comparison gives up the locks of its caller
+INSERT INTO comparison VALUES (666);
+SELECT cache_batch_verify('comparison_k', true);
+INSERT INTO comparison SELECT g FROM generate_series(101, 200) g;
+SELECT count(*) FROM comparison;
+SET enable_seqscan = off;
+SELECT count(*) FROM comparison WHERE k BETWEEN 50 AND 150;
+RESET enable_seqscan;
+
+-- the same while a journal is swept
+CREATE TABLE comparison_journal (k int4);
+CREATE INDEX comparison_journal_k ON comparison_journal USING cachebatch (k int4_exception_ops);
+INSERT INTO comparison_journal SELECT g FROM generate_series(1, 100) g;
+SELECT cache_batch_flush('comparison_journal_k');
+INSERT INTO comparison_journal VALUES (666);
+SELECT cache_batch_flush('comparison_journal_k');
+DROP TABLE comparison, comparison_journal;
+DROP OPERATOR CLASS int4_exception_ops USING cachebatch;
+DROP FUNCTION cmp_exception;
