@@ -25,13 +25,16 @@
 
 /*
  * A cut, with its tuple in memory of its own, and the place of that cut in
- * each run of the scan's CbUpper: the number of entries left of it.
+ * each run of the scan's CbUpper: the number of entries left of it.  Where the
+ * cut is a leaf's high key, also the leaf that begins there: splits leave a
+ * page's lower bound alone, and leaves stay in the tree.
  */
 typedef struct CbPlace
 {
 	CbCut		cut;
 	char	   *buf;			/* memory for cut.tuple */
 	Size		buf_size;
+	BlockNumber leaf;			/* Invalid: not known */
 	int			run_index[CB_MAX_RUNS];
 } CbPlace;
 

@@ -94,6 +94,7 @@ static void
 cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
 {
 	place->cut = *cut;
+	place->leaf = InvalidBlockNumber;
 	if (cut->kind == CB_CUT_TUPLE)
 	{
 		Size		size = IndexTupleSize(cut->tuple);
@@ -127,6 +128,7 @@ static void
 cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 {
 	cb_place_set_cut(so, dst, &src->cut);
+	dst->leaf = src->leaf;
 	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));
 }
 
@@ -282,8 +284,12 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 	IndexTuple	bound;
 
 	so->descent.want_low = !forward;
-	buf = cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
-						  &so->descent);
+	if (forward && so->pos.leaf != InvalidBlockNumber)
+		buf = cb_tree_read_leaf(scan->indexRelation, so->pos.leaf,
+								scan->xs_snapshot);
+	else
+		buf = cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
+							  &so->descent);
 	memcpy(page, BufferGetPage(buf), BLCKSZ);
 	window->lsn = BufferGetLSNAtomic(buf);
 	window->blkno = BufferGetBlockNumber(buf);
@@ -320,6 +326,8 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 			cb_window_report_corrupt(scan->indexRelation, window->blkno,
 									 "The scan makes no progress beyond the page's bounds.");
 		cb_place_set_tuple(so, far, bound, false);
+		if (forward)
+			far->leaf = CbPageGetOpaque(page)->next;
 	}
 }
 

@@ -23,6 +23,9 @@
 /* a descent starts again this often, each time after a split was finished */
 #define CB_MAX_DESCENTS 10000
 
+/* moves to the right after which a circle of right links is suspected */
+#define CB_CHECK_MOVES 1024
+
 /* The hints about an index that this backend keeps; never NULL. */
 CbRelCache *
 cb_rel_cache(Relation rel)
@@ -212,6 +215,7 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 {
 	Page		page = BufferGetPage(buf);
 	int			level = CbPageGetOpaque(page)->level;
+	BlockNumber moves = 0;
 
 	while (!(for_write && CbPageHasIncompleteSplit(page)) &&
 		   cb_search_is_beyond(kd, cut, page, dir))
@@ -222,6 +226,9 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 			cb_search_set_low(descent, CbPageGetHighKey(page));
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
+		if (++moves % CB_CHECK_MOVES == 0 &&
+			moves > RelationGetNumberOfBlocks(kd->rel))
+			cb_search_report_level(kd->rel, next, level);
 		buf = ReadBuffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
@@ -277,6 +284,16 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		buf = cb_search_step_down(kd, cut, dir, buf, descent);
 		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, --level, snapshot);
 	}
+}
+
+/* A leaf that is known by its block: pinned and share-locked. */
+Buffer
+cb_tree_read_leaf(Relation rel, BlockNumber blkno, Snapshot snapshot)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+
+	cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0, snapshot);
+	return buf;
 }
 
 /*

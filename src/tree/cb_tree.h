@@ -65,6 +65,8 @@ extern void cb_tree_read_meta(Relation rel, Snapshot snapshot,
 extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
 							  ScanDirection dir, Snapshot snapshot,
 							  CbDescent *descent);
+extern Buffer cb_tree_read_leaf(Relation rel, BlockNumber blkno,
+								Snapshot snapshot);
 extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
 extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
