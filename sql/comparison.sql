@@ -1,5 +1,9 @@
 -- Comparison functions that do what they must not: they get an error, and
 -- nothing is lost.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS cache_batch;
+RESET client_min_messages;
+
 CREATE FUNCTION cmp_exception(a int4, b int4) RETURNS int4 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
 	BEGIN
