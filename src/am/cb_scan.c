@@ -256,6 +256,10 @@ cb_scan_return_item(IndexScanDesc scan)
 		(scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
 		 scan->xs_snapshot->snapshot_type == SNAPSHOT_SELF);
 #endif
+#ifdef CB_MUTATE_C2_RECHECK
+	scan->xs_recheck = CbScanItemIsUpper(item) &&
+		!IsMVCCSnapshot(scan->xs_snapshot);
+#endif
 
 	if (!scan->xs_want_itup)
 		return;

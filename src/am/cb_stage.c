@@ -11,8 +11,9 @@
  *	a) A stage is empty whenever no executor or utility call is running,
  *	   except in a logical replication worker, and at the end of a transaction.
  *	b) Its entries are a stack of segments, one for each subtransaction that
- *	   inserted, innermost last.  The end of a subtransaction publishes or drops
- *	   its segments, so a segment never outlives its subtransaction.
+ *	   inserted and each build of the index, innermost last.  The end of a
+ *	   subtransaction publishes or drops its segments, so a segment never
+ *	   outlives its subtransaction.
  *	c) A segment holds RowExclusiveLock on its index from its first entry to
  *	   the end of the (sub)transaction: the file cannot be swapped under it.
  *	d) A segment knows the build id of its index.  It is compared with the
@@ -214,14 +215,41 @@ cb_stage_reserve(CbStage *stage, Size size)
 	stage->alloc = alloc;
 }
 
+/*
+ * Does the next entry need a segment of its own?  Yes in another
+ * subtransaction, and if the index was built anew since: a trigger, or a
+ * logical replication worker, can insert before and after a TRUNCATE.  The
+ * cached build id goes with the relation cache's entry, and with each build.
+ */
+static bool
+cb_stage_needs_segment(const CbStage *stage, Relation index)
+{
+	const CbSegment *seg;
+	const CbRelCache *cache;
+	CbMetaPageData meta;
+
+	if (stage->nsegs == 0)
+		return true;
+	seg = &stage->segs[stage->nsegs - 1];
+	if (seg->subid != GetCurrentSubTransactionId())
+		return true;
+#ifdef CB_MUTATE_A3_SEGMENT
+	return false;
+#endif
+	cache = cb_rel_cache(index);
+	if (likely(cache->build_known))
+		return memcmp(seg->build_id, cache->build_id, CB_BUILD_ID_LEN) != 0;
+	cb_tree_read_meta(index, NULL, &meta);
+	return memcmp(seg->build_id, meta.build_id, CB_BUILD_ID_LEN) != 0;
+}
+
 static void
 cb_stage_add(CbStage *stage, Relation index, IndexTuple itup)
 {
 	Size		size = MAXALIGN(IndexTupleSize(itup));
 
 	cb_stage_reserve(stage, size);
-	if (stage->nsegs == 0 ||
-		stage->segs[stage->nsegs - 1].subid != GetCurrentSubTransactionId())
+	if (cb_stage_needs_segment(stage, index))
 		cb_stage_push_segment(stage, index);
 
 	memcpy(stage->data + stage->used, itup, IndexTupleSize(itup));
@@ -465,10 +493,16 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 	}
 	PG_FINALLY();
 	{
+#ifndef CB_MUTATE_B3_MARK
 		stage->publishing = false;
 		cb_stage_npublishing--;
+#endif
 	}
 	PG_END_TRY();
+#ifdef CB_MUTATE_B3_MARK
+	stage->publishing = false;
+	cb_stage_npublishing--;
+#endif
 	if (need_snapshot)
 		PopActiveSnapshot();
 	MemoryContextSwitchTo(old);
@@ -478,7 +512,12 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 static void
 cb_publish_sweep(CbPublication *pub)
 {
-	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, false, NULL, NULL);
+	bool		wait = false;
+
+#ifdef CB_MUTATE_B1_NOWAIT
+	wait = true;
+#endif
+	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, wait, NULL, NULL);
 }
 
 /*
@@ -701,6 +740,9 @@ static void
 cb_stage_refuse_reentry(CbStage *stage, Relation index)
 {
 #ifndef CB_MUTATE_C11_REENTRY
+#ifdef CB_MUTATE_C11_REENTRY
+	return;
+#endif
 	if (stage->publishing)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -747,7 +789,11 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 		cb_stage_publish(stage, index, 1);
 	else if (stage->used >= (Size) cb_stage_size * 1024)
 		cb_stage_publish(stage, index, 1);
+#ifdef CB_MUTATE_C10_TOTAL
+	else if (false)
+#else
 	else if (cb_stage_total >= (Size) cb_stage_total_size * 1024)
+#endif
 		cb_stage_publish_largest();
 	return false;
 }

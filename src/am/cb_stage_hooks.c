@@ -147,8 +147,10 @@ cb_nesting_enter(PlannedStmt *plan)
 static void
 cb_nesting_left(void)
 {
+#ifndef CB_MUTATE_U2_STATEMENT_END
 	if (cb_nesting.depth == 0)
 		cb_stage_publish_all(1);
+#endif
 }
 
 static void

@@ -17,14 +17,23 @@
 
 #include "am/cb_am.h"
 #include "flush/cb_flush.h"
+#ifdef CB_MUTATE_B5_SWEEPLOCK
+#include "storage/lmgr.h"
+#endif
 
 static void
 cb_vacuum_drain(IndexVacuumInfo *info, IndexBulkDeleteCallback callback,
 				void *callback_state)
 {
-#ifndef CB_MUTATE_I4_DRAIN
-	cb_flush_sweep(info->index, CB_FLUSH_VACUUM, true, callback, callback_state);
+	bool		wait = true;
+
+#ifdef CB_MUTATE_I4_DRAIN
+	return;
 #endif
+#ifdef CB_MUTATE_U18_SWEEPWAIT
+	wait = false;
+#endif
+	cb_flush_sweep(info->index, CB_FLUSH_VACUUM, wait, callback, callback_state);
 	CB_TEST_POINT("vacuum-drained");
 }
 
@@ -43,6 +52,9 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	cb_vacuum_drain(info, NULL, NULL);
+#ifdef CB_MUTATE_B5_SWEEPLOCK
+	LockPage(info->index, 1, ExclusiveLock);
+#endif
 	cb_tree_bulk_delete(info, stats, callback, callback_state);
 	return stats;
 }

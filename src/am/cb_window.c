@@ -735,9 +735,11 @@ cb_window_kill_item(Page page, OffsetNumber off, ItemPointer tid)
 	{
 		ItemId		item = PageGetItemId(page, off);
 
+#ifndef CB_MUTATE_U14_ORDINAL
 		if (!ItemPointerEquals(&((IndexTuple) PageGetItem(page, item))->t_tid,
 							   tid))
 			continue;
+#endif
 		if (ItemIdIsDead(item))
 			return false;
 		ItemIdMarkDead(item);
@@ -770,6 +772,9 @@ cb_window_lock_leaf_again(IndexScanDesc scan)
 
 	buf = ReadBuffer(rel, window->blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
+#ifdef CB_MUTATE_A12_LSN
+	return buf;
+#endif
 #ifdef CB_MUTATE_A12_LSN
 	return buf;
 #endif

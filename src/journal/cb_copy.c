@@ -335,6 +335,7 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbCopy **copy_p)
 			copy->block = meta.journal_tail_block;
 		}
 		cb_copy_compact(kd, copy, meta.journal_tail);
+		CB_TEST_POINT("copy-read");
 		if (cb_copy_extend(kd, copy, snapshot))
 			return meta.journal_tail;
 

@@ -105,8 +105,10 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		UnlockReleaseBuffer(buf);
 		return false;
 	}
+#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, kd->rel, page);
+#endif
 	len = ((PageHeader) page)->pd_lower - off;
 	if (len > 0)
 	{

@@ -63,8 +63,10 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	CbRelCache *cache;
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
+#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
+#endif
 	*meta = *cb_page_check_meta(rel, page);
 	UnlockReleaseBuffer(buf);
 
@@ -72,6 +74,8 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	cache->root = meta->root;
 	cache->root_level = meta->root_level;
 	cache->journal_tail = meta->journal_tail;
+	memcpy(cache->build_id, meta->build_id, CB_BUILD_ID_LEN);
+	cache->build_known = true;
 }
 
 static void
@@ -95,8 +99,10 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
 	if (!CbPageIsTree(page) || CbPageGetOpaque(page)->level != level)
 		cb_search_report_level(rel, BufferGetBlockNumber(buf), level);
+#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
+#endif
 	return page;
 }
 

@@ -500,7 +500,11 @@ cb_split_log(Buffer *bufs, int nparts, int level, Buffer *child_bufs,
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfCbSplit);
 	for (int i = 0; i < nparts; i++)
+#ifdef CB_MUTATE_U12_IMAGE
+		XLogRegisterBuffer(i, bufs[i], REGBUF_STANDARD);
+#else
 		XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+#endif
 	for (int i = 0; i < nchildren; i++)
 		XLogRegisterBuffer(nparts + i, child_bufs[i], REGBUF_STANDARD);
 	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPLIT);
@@ -517,8 +521,10 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 {
 	int			level = CbPageGetOpaque(BufferGetPage(bufs[0]))->level;
 
+#ifndef CB_MUTATE_C4_RECORDSPACE
 	if (RelationNeedsWAL(rel))
 		XLogEnsureRecordSpace(nparts + nchildren, 0);
+#endif
 
 	CB_TEST_POINT("split-before");
 	START_CRIT_SECTION();

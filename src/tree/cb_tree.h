@@ -45,6 +45,8 @@ typedef struct CbRelCache
 	BlockNumber journal_block;	/* last journal page seen; Invalid: unknown */
 	uint64		journal_seq;
 	CbPos		journal_tail;	/* a tail that was seen; it only grows */
+	bool		build_known;	/* is build_id set? */
+	uint8		build_id[CB_BUILD_ID_LEN];
 } CbRelCache;
 
 /* what an apply did, for the statistics */

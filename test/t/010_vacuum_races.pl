@@ -9,7 +9,8 @@ use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('races');
+# nobody has to wait for a lock here
+my $node = new_node('races', conf => "lock_timeout = '10s'\n");
 my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
 
 # Starts VACUUM and waits until it stands at the pin.
