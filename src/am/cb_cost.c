@@ -75,6 +75,10 @@ cb_am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		index.reverse_sort = ascending;
 	if (index.nulls_first == NULL)
 		index.nulls_first = ascending;
+
+	/* a journal has a page at least, and it holds no part of the tree */
+	if (index.pages > 2)
+		index.pages--;
 	if (index.tree_height < 0)
 		index.tree_height = cb_cost_tree_height(index.pages);
 

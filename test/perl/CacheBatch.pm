@@ -24,7 +24,7 @@ sub new_node
 	$node->init(allows_streaming => $args{minimal} ? 0 : 1);
 	$node->append_conf('postgresql.conf', <<EOC);
 shared_preload_libraries = 'cache_batch'
-wal_consistency_checking = 'all'
+wal_consistency_checking = 'all, cache_batch'
 restart_after_crash = on
 max_prepared_transactions = 10
 autovacuum = off

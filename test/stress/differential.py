@@ -108,7 +108,12 @@ class Test:
         }
         if self.am != "btree":
             settings["shared_preload_libraries"] = "cache_batch"
-            settings["wal_consistency_checking"] = "all"
+            # "all" is read before our library is loaded, and does not include
+            # it.  With crashes, only our records: the server's own check of
+            # heap records fails on a page that was truncated, extended again
+            # and not written before the crash.
+            settings["wal_consistency_checking"] = \
+                "cache_batch" if args.crash else "all, cache_batch"
             if args.tiny:
                 settings["cache_batch.journal_limit"] = 64
                 settings["cache_batch.stage_size"] = 8
