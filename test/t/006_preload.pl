@@ -16,7 +16,8 @@ $node->safe_psql('postgres', q(
 $node->stop;
 
 # a setting of the library is only a placeholder now
-$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+$node->append_conf('postgresql.conf',
+	"shared_preload_libraries = ''\nwal_consistency_checking = 'all'\n");
 $node->start;
 
 my %use = (
