@@ -113,7 +113,7 @@ class Test:
             # heap records fails on a page that was truncated, extended again
             # and not written before the crash.
             settings["wal_consistency_checking"] = \
-                "cache_batch" if args.crash else "all, cache_batch"
+                "cache_batch" if args.crash else "'all, cache_batch'"
             if args.tiny:
                 settings["cache_batch.journal_limit"] = 64
                 settings["cache_batch.stage_size"] = 8

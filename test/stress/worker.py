@@ -127,7 +127,7 @@ class Worker(threading.Thread):
 
     def finish_prepared(self):
         """End one of our prepared transactions."""
-        mine = [gid for gid, (tx, _) in self.state.prepared.items()
+        mine = [gid for gid, (tx, _) in list(self.state.prepared.items())
                 if tx % self.test.workers_max == self.number]
         if not mine or self.tx is not None:
             return
