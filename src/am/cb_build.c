@@ -5,7 +5,8 @@
  *
  * The sort is the server's, of rows (index columns..., TID) by the operator
  * class's own "<": its entry point for btree indexes refuses other access
- * methods before version 18 (C5).
+ * methods before version 18 (C5).  The TID is sorted as an int8, which is
+ * compared without the function manager.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,8 +68,23 @@ cb_build_make_sort_desc(Relation index)
 
 	for (int i = 1; i <= desc->natts; i++)
 		TupleDescCopyEntry(sort_desc, i, desc, i);
-	TupleDescInitEntry(sort_desc, desc->natts + 1, "ctid", TIDOID, -1, 0);
+	TupleDescInitEntry(sort_desc, desc->natts + 1, "ctid", INT8OID, -1, 0);
 	return sort_desc;
+}
+
+static inline Datum
+cb_build_encode_tid(ItemPointer tid)
+{
+	return Int64GetDatum((int64) ItemPointerGetBlockNumber(tid) << 16 |
+						 ItemPointerGetOffsetNumber(tid));
+}
+
+static inline void
+cb_build_decode_tid(Datum datum, ItemPointer tid)
+{
+	int64		value = DatumGetInt64(datum);
+
+	ItemPointerSet(tid, (BlockNumber) (value >> 16), (OffsetNumber) (value & 0xFFFF));
 }
 
 static void
@@ -97,7 +113,7 @@ cb_build_begin_sort(CbBuildState *state)
 		nulls_first[i] = (index->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0;
 	}
 	attnums[nkeys - 1] = state->sort_desc->natts;
-	operators[nkeys - 1] = TIDLessOperator;
+	operators[nkeys - 1] = Int8LessOperator;
 
 	state->sort = tuplesort_begin_heap(state->sort_desc, nkeys, attnums, operators,
 									   collations, nulls_first,
@@ -120,7 +136,7 @@ cb_build_callback(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		slot->tts_values[i] = values[i];
 		slot->tts_isnull[i] = isnull[i];
 	}
-	slot->tts_values[natts] = PointerGetDatum(tid);
+	slot->tts_values[natts] = cb_build_encode_tid(tid);
 	slot->tts_isnull[natts] = false;
 	ExecStoreVirtualTuple(slot);
 	tuplesort_puttupleslot(state->sort, slot);
@@ -143,10 +159,12 @@ cb_build_load(CbBuildState *state)
 	while (tuplesort_gettupleslot(state->sort, true, false, slot, NULL))
 	{
 		IndexTuple	itup;
+		ItemPointerData tid;
 
 		slot_getallattrs(slot);
+		cb_build_decode_tid(slot->tts_values[tid_att], &tid);
 		itup = cb_key_form_entry(state->index, slot->tts_values, slot->tts_isnull,
-								 (ItemPointer) DatumGetPointer(slot->tts_values[tid_att]));
+								 &tid);
 		cb_load_add(loader, itup);
 		pfree(itup);
 		if (++done % 1024 == 0)
