@@ -312,9 +312,15 @@ cb_suite_mutate()
 		return 0
 	fi
 	cb_say "mutate"
-	(cd "$CB_TREE" && PG_CONFIG=$2 bash test/mutate) >"$log" 2>&1 || status=$?
-	if grep -qE '^(not )?ok [0-9]+' "$log"; then
-		cb_count_tap mutate "$log" "$status"
+	(cd "$CB_TREE" && bash test/mutate --pg-config "$2") >"$log" 2>&1 ||
+		status=$?
+	if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+		cb_count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+		cb_say "mutate: ${BASH_REMATCH[0]}"
+		if [ "${BASH_REMATCH[2]}" != 0 ]; then
+			cb_failures+=("mutate: ${BASH_REMATCH[2]} rules")
+			grep -E 'FAILED|not caught|not ok' "$log" | sed 's/^/    | /'
+		fi
 	elif [ "$status" = 0 ]; then
 		cb_pass mutate
 	else
