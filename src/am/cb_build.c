@@ -25,6 +25,7 @@
 #include "tree/cb_tree.h"
 #include "utils/backend_progress.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/tuplesort.h"
 
 #define CB_BUILD_PHASE_SCAN		2
@@ -39,6 +40,7 @@ typedef struct CbBuildState
 	TupleDesc	sort_desc;		/* index columns, TID */
 	Tuplesortstate *sort;
 	TupleTableSlot *slot;
+	MemoryContext tuple_cxt;	/* reset for each tuple */
 	double		index_tuples;
 } CbBuildState;
 
@@ -129,13 +131,22 @@ cb_build_callback(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 	CbBuildState *state = arg;
 	TupleTableSlot *slot = state->slot;
 	int			natts = RelationGetDescr(index)->natts;
+	MemoryContext oldcxt;
 
 	ExecClearTuple(slot);
+	MemoryContextReset(state->tuple_cxt);
+	oldcxt = MemoryContextSwitchTo(state->tuple_cxt);
 	for (int i = 0; i < natts; i++)
 	{
 		slot->tts_values[i] = values[i];
 		slot->tts_isnull[i] = isnull[i];
+
+		/* the sort would fetch it for each comparison */
+		if (!isnull[i] && TupleDescAttr(state->sort_desc, i)->attlen == -1 &&
+			VARATT_IS_EXTERNAL(DatumGetPointer(values[i])))
+			slot->tts_values[i] = PointerGetDatum(PG_DETOAST_DATUM(values[i]));
 	}
+	MemoryContextSwitchTo(oldcxt);
 	slot->tts_values[natts] = cb_build_encode_tid(tid);
 	slot->tts_isnull[natts] = false;
 	ExecStoreVirtualTuple(slot);
@@ -192,6 +203,9 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 	state.index = index;
 	state.sort_desc = cb_build_make_sort_desc(index);
 	state.slot = MakeSingleTupleTableSlot(state.sort_desc, &TTSOpsVirtual);
+	state.tuple_cxt = AllocSetContextCreate(CurrentMemoryContext,
+											"cachebatch build tuple",
+											ALLOCSET_SMALL_SIZES);
 	cb_key_init(&state.kd, index);
 	cb_build_begin_sort(&state);
 

@@ -517,7 +517,7 @@ cb_publish_sweep(CbPublication *pub)
 #ifdef CB_MUTATE_B1_NOWAIT
 	wait = true;
 #endif
-	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, wait, NULL, NULL);
+	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, wait);
 }
 
 /*

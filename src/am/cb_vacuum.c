@@ -22,8 +22,7 @@
 #endif
 
 static void
-cb_vacuum_drain(IndexVacuumInfo *info, IndexBulkDeleteCallback callback,
-				void *callback_state)
+cb_vacuum_drain(IndexVacuumInfo *info)
 {
 	bool		wait = true;
 
@@ -33,16 +32,13 @@ cb_vacuum_drain(IndexVacuumInfo *info, IndexBulkDeleteCallback callback,
 #ifdef CB_MUTATE_U18_SWEEPWAIT
 	wait = false;
 #endif
-	cb_flush_sweep(info->index, CB_FLUSH_VACUUM, wait, callback, callback_state);
+	cb_flush_sweep(info->index, CB_FLUSH_VACUUM, wait);
 	CB_TEST_POINT("vacuum-drained");
 }
 
 /*
  * Also called by CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY, with a
- * callback that collects the TIDs and calls none dead.  That callback must
- * see each TID only in the leaf pass, so the drain has none then; VACUUM's
- * could leave entries out in the drain, but the leaf pass removes them just
- * as well, and the counts stay simple.
+ * callback that collects the TIDs and calls none dead.
  */
 IndexBulkDeleteResult *
 cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -51,7 +47,7 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	cb_require_preload();
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
-	cb_vacuum_drain(info, NULL, NULL);
+	cb_vacuum_drain(info);
 #ifdef CB_MUTATE_B5_SWEEPLOCK
 	LockPage(info->index, 1, ExclusiveLock);
 #endif
@@ -59,22 +55,19 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	return stats;
 }
 
+/*
+ * Drains the journal even if nothing was dead.  Like btree's, the leaves are
+ * not visited just to count entries.
+ */
 IndexBulkDeleteResult *
 cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
 	if (info->analyze_only)
 		return stats;
 	cb_require_preload();
-	cb_vacuum_drain(info, NULL, NULL);
-
-	/* ambulkdelete was skipped: count what is there */
-	if (stats == NULL)
-	{
-		stats = palloc0(sizeof(IndexBulkDeleteResult));
-		cb_tree_bulk_delete(info, stats, NULL, NULL);
-		stats->estimated_count = true;
-	}
-	if (!info->estimated_count && stats->num_index_tuples > info->num_heap_tuples)
+	cb_vacuum_drain(info);
+	if (stats != NULL && !info->estimated_count &&
+		stats->num_index_tuples > info->num_heap_tuples)
 		stats->num_index_tuples = info->num_heap_tuples;
 	return stats;
 }

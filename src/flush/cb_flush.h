@@ -23,11 +23,8 @@ typedef enum CbFlushCause
 /*
  * Empties the journal up to its head at the time of the call.  wait: wait for
  * another sweep of the index to end first, else return false if there is one.
- * callback: entries whose TID it calls dead are left out (VACUUM).
  * The caller holds RowExclusiveLock or more on the index and no LWLock.
  */
-extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait,
-						   IndexBulkDeleteCallback callback,
-						   void *callback_state);
+extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
 
 #endif							/* CB_FLUSH_H */

@@ -26,19 +26,6 @@
 /* the page number that stands for "sweep of this index" in the lock manager */
 #define CB_SWEEP_LOCK_PAGE		1
 
-/* Leave out the entries whose TID VACUUM calls dead. */
-static int
-cb_sweep_drop_dead(CbSortEntry *entries, int n, IndexBulkDeleteCallback callback,
-				   void *callback_state)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < n; i++)
-		if (!callback(&entries[i].itup->t_tid, callback_state))
-			entries[kept++] = entries[i];
-	return kept;
-}
-
 static void
 cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stats)
 {
@@ -52,8 +39,7 @@ cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stat
 
 /* The sweep itself; the sweep lock is held. */
 static void
-cb_sweep_run(Relation rel, CbFlushCause cause, IndexBulkDeleteCallback callback,
-			 void *callback_state)
+cb_sweep_run(Relation rel, CbFlushCause cause)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch sweep",
@@ -62,20 +48,16 @@ cb_sweep_run(Relation rel, CbFlushCause cause, IndexBulkDeleteCallback callback,
 	CbApplyStats stats = {0};
 	CbJournalBatch batch;
 	CbKeyDesc	kd;
-	int			n;
 
 	CB_TEST_POINT("sweep-start");
 	cb_key_init(&kd, rel);
 	cb_journal_read_all(&kd, &batch);
 	CB_TEST_POINT("sweep-read");
-	n = batch.n;
-	if (callback)
-		n = cb_sweep_drop_dead(batch.entries, n, callback, callback_state);
 #ifdef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);
 #endif
-	cb_key_sort(&kd, batch.entries, n);
-	cb_tree_apply(&kd, batch.entries, n, &stats);
+	cb_key_sort(&kd, batch.entries, batch.n);
+	cb_tree_apply(&kd, batch.entries, batch.n, &stats);
 	CB_TEST_POINT("sweep-applied");
 #ifndef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);
@@ -91,8 +73,7 @@ cb_sweep_run(Relation rel, CbFlushCause cause, IndexBulkDeleteCallback callback,
  * Empties the journal up to its head at the time of the call; see the header.
  */
 bool
-cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait,
-			   IndexBulkDeleteCallback callback, void *callback_state)
+cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 {
 	if (RecoveryInProgress())
 		return false;
@@ -101,7 +82,7 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait,
 	else if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return false;
 
-	cb_sweep_run(rel, cause, callback, callback_state);
+	cb_sweep_run(rel, cause);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	return true;
 }

@@ -230,12 +230,17 @@ cb_append_find_last(Relation rel, BlockNumber blkno, uint64 *seq)
 		Page		page = BufferGetPage(buf);
 
 		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+		if (!PageIsNew(page))
+			cb_page_check(rel, blkno, page);
 		if (PageIsNew(page) || !CbPageIsJournal(page) ||
 			CbJournalGetHeader(page)->seq != *seq)
 		{
 			UnlockReleaseBuffer(buf);
 			return InvalidBuffer;
 		}
+		if (((PageHeader) page)->pd_lower < CB_JOURNAL_FIRST ||
+			((PageHeader) page)->pd_lower > CB_JOURNAL_END)
+			cb_append_report_corrupt(rel, blkno, *seq);
 		blkno = CbPageGetOpaque(page)->next;
 		if (blkno == InvalidBlockNumber)
 			return buf;
@@ -329,6 +334,8 @@ cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh,
 	}
 	else if (BufferIsValid(*fresh) && !cb_append_claim(*fresh, tail))
 	{
+		/* the map is only a hint, should it be in use by now */
+		RecordFreeIndexPage(rel, BufferGetBlockNumber(*fresh));
 		ReleaseBuffer(*fresh);
 		*fresh = InvalidBuffer;
 	}
@@ -345,6 +352,19 @@ cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh,
 	return chunk.n;
 }
 
+/* The journal's length, in bytes, as far as this backend knows. */
+static uint64
+cb_append_journal_length(Relation rel)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+	uint64		tail_seq = CbPosSeq(cache->journal_tail);
+
+	/* a sweep may have passed the last page that we know */
+	if (cache->journal_seq < tail_seq)
+		return 0;
+	return (cache->journal_seq + 1 - tail_seq) * BLCKSZ;
+}
+
 /*
  * Append n entries, in the order given.  Returns the length of the journal
  * afterwards, in bytes.  The caller holds RowExclusiveLock on the index and
@@ -353,7 +373,6 @@ cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh,
 uint64
 cb_journal_append(Relation rel, CbSortEntry *entries, int n)
 {
-	CbRelCache *cache;
 	uint64		length;
 	int			done = 0;
 
@@ -381,16 +400,14 @@ cb_journal_append(Relation rel, CbSortEntry *entries, int n)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	cache = cb_rel_cache(rel);
-	length = (cache->journal_seq + 1 - CbPosSeq(cache->journal_tail)) * BLCKSZ;
+	length = cb_append_journal_length(rel);
 	if (length > (uint64) cb_journal_limit * 1024)
 	{
 		CbMetaPageData meta;
 
 		/* the tail that we know may be an old one */
 		cb_tree_read_meta(rel, NULL, &meta);
-		length = (cb_rel_cache(rel)->journal_seq + 1 -
-				  CbPosSeq(meta.journal_tail)) * BLCKSZ;
+		length = cb_append_journal_length(rel);
 	}
 	return length;
 }

@@ -39,6 +39,7 @@ typedef struct CbCopy
 	uint8		build_id[CB_BUILD_ID_LEN];
 	CbPos		pos;			/* read up to here */
 	BlockNumber block;			/* page of pos */
+	bool		busy;			/* being extended: comparisons may run SQL */
 	int			nruns;
 	CbRun	   *runs[CB_MAX_RUNS];
 } CbCopy;
@@ -72,7 +73,10 @@ cb_copy_clear(CbCopy *copy)
 	copy->block = InvalidBlockNumber;
 }
 
-/* Keep one of equal entries: the one that is in the journal longest. */
+/*
+ * Keep one of equal entries: the one that is in the journal longest.  Of an
+ * earlier one the TID can have been used again, so its bytes can differ.
+ */
 static int
 cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 {
@@ -84,7 +88,8 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 			ItemPointerEquals(&entries[kept - 1].itup->t_tid, &entries[i].itup->t_tid) &&
 			cb_key_compare(kd, entries[kept - 1].itup, entries[i].itup) == 0)
 		{
-			entries[kept - 1].pos = Max(entries[kept - 1].pos, entries[i].pos);
+			if (entries[i].pos > entries[kept - 1].pos)
+				entries[kept - 1] = entries[i];
 			continue;
 		}
 		entries[kept++] = entries[i];
@@ -255,8 +260,15 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 	if (!found)
 	{
 		copy->nruns = 0;
+		copy->busy = false;
 		cb_copy_clear(copy);
 	}
+	else if (copy->busy)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot use index \"%s\" while its keys are being compared",
+						RelationGetRelationName(rel)),
+				 errhint("A comparison function must not read or change a table indexed with it.")));
 	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0
 #ifndef CB_MUTATE_I0_FILE
 			 || !RelFileNodeEquals(copy->file, rel->rd_node)
@@ -277,7 +289,7 @@ cb_copy_clear_others(CbCopy *keep)
 
 	hash_seq_init(&seq, cb_copies);
 	while ((copy = hash_seq_search(&seq)) != NULL)
-		if (copy != keep)
+		if (copy != keep && !copy->busy)
 			cb_copy_clear(copy);
 }
 
@@ -315,10 +327,36 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot)
 	return complete;
 }
 
+/*
+ * Compact and extend the copy, and keep others out meanwhile: comparison
+ * functions may run SQL (C11).  False as cb_copy_extend().
+ */
+static bool
+cb_copy_catch_up(const CbKeyDesc *kd, CbCopy *copy, CbPos tail, Snapshot snapshot)
+{
+	volatile bool complete = false;
+
+	copy->busy = true;
+	PG_TRY();
+	{
+		cb_copy_compact(kd, copy, tail);
+		CB_TEST_POINT("copy-read");
+		complete = cb_copy_extend(kd, copy, snapshot);
+	}
+	PG_FINALLY();
+	{
+		copy->busy = false;
+	}
+	PG_END_TRY();
+	return complete;
+}
+
 /* Bring the copy up to the journal's head; returns the tail it is valid from. */
 static CbPos
 cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbCopy **copy_p)
 {
+	CbPos		last_tail = 0;
+
 	for (;;)
 	{
 		CbMetaPageData meta;
@@ -334,12 +372,18 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbCopy **copy_p)
 			copy->pos = meta.journal_tail;
 			copy->block = meta.journal_tail_block;
 		}
-		cb_copy_compact(kd, copy, meta.journal_tail);
-		CB_TEST_POINT("copy-read");
-		if (cb_copy_extend(kd, copy, snapshot))
+		if (cb_copy_catch_up(kd, copy, meta.journal_tail, snapshot))
 			return meta.journal_tail;
 
-		/* recycled: the tail has moved past what we were reading */
+		/* recycled: the tail has moved past what we were reading, or must */
+		if (meta.journal_tail == last_tail)
+			ereport(ERROR,
+					(errcode(ERRCODE_INDEX_CORRUPTED),
+					 errmsg("index \"%s\" has a broken journal after page " UINT64_FORMAT,
+							RelationGetRelationName(kd->rel),
+							CbPosSeq(meta.journal_tail)),
+					 errhint("Please REINDEX it.")));
+		last_tail = meta.journal_tail;
 		CHECK_FOR_INTERRUPTS();
 	}
 }

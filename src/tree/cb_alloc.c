@@ -83,13 +83,20 @@ cb_tree_alloc_page(Relation rel)
 	if (BufferIsValid(buf))
 		return buf;
 
-	if (!RELATION_IS_LOCAL(rel))
-		LockRelationForExtension(rel, ExclusiveLock);
-	buf = ReadBuffer(rel, P_NEW);
-	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
-	if (!RELATION_IS_LOCAL(rel))
-		UnlockRelationForExtension(rel, ExclusiveLock);
-	return buf;
+	for (;;)
+	{
+		if (!RELATION_IS_LOCAL(rel))
+			LockRelationForExtension(rel, ExclusiveLock);
+		buf = ReadBuffer(rel, P_NEW);
+		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+		if (!RELATION_IS_LOCAL(rel))
+			UnlockRelationForExtension(rel, ExclusiveLock);
+
+		/* VACUUM may have put the page into the map, and another taken it */
+		if (PageIsNew(BufferGetPage(buf)))
+			return buf;
+		UnlockReleaseBuffer(buf);
+	}
 }
 
 /* Give back a page from cb_tree_alloc_page() that was not needed. */

@@ -23,6 +23,7 @@
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
+#include "utils/memutils.h"
 #include "wal/cb_wal.h"
 
 /*
@@ -365,6 +366,10 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 			  CbApplyStats *stats)
 {
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	MemoryContext leaf_cxt = AllocSetContextCreate(CurrentMemoryContext,
+												   "cache_batch apply",
+												   ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(leaf_cxt);
 	int			done = 0;
 
 	descent->want_parent = true;
@@ -383,8 +388,11 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 								 &split);
 		if (split)
 			descent->parent_valid = false;
+		MemoryContextReset(leaf_cxt);
 		CHECK_FOR_INTERRUPTS();
 	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(leaf_cxt);
 	pfree(descent);
 }
 

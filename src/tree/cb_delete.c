@@ -39,7 +39,7 @@ typedef struct CbDeleteState
 	IndexVacuumInfo *info;
 	Relation	rel;
 	IndexBulkDeleteResult *stats;
-	IndexBulkDeleteCallback callback;	/* NULL: only count */
+	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	BTCycleId	cycleid;
 	CbPos		tail;			/* journal tail when the pass began */
@@ -109,6 +109,13 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 	OffsetNumber first = CbPageFirstItem(page);
 	int			n = 0;
 
+	if (max > MaxIndexTuplesPerPage)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("page %u of index \"%s\" has too many items",
+						BufferGetBlockNumber(buf),
+						RelationGetRelationName(state->rel)),
+				 errhint("Please REINDEX it.")));
 	if (state->cycleid != 0 && opaque->cycleid == state->cycleid &&
 		!CbPageIsRightmost(page) && opaque->next < state->scan_blkno)
 		back_to = opaque->next;
@@ -116,11 +123,10 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 	back_to = InvalidBlockNumber;
 #endif
 
-	if (state->callback)
-		for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
-			if (state->callback(&CbPageGetTuple(page, off)->t_tid,
-								state->callback_state))
-				offsets[n++] = off;
+	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
+		if (state->callback(&CbPageGetTuple(page, off)->t_tid,
+							state->callback_state))
+			offsets[n++] = off;
 
 	CB_TEST_POINT("vacuum-leaf");
 	if (n > 0)
@@ -134,7 +140,10 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 		opaque->cycleid = 0;
 		MarkBufferDirtyHint(buf, true);
 	}
-	state->stats->num_index_tuples += max + 1 - first - n;
+
+	/* a page that the pass went back to has been counted */
+	if (BufferGetBlockNumber(buf) == state->scan_blkno)
+		state->stats->num_index_tuples += max + 1 - first - n;
 	return back_to;
 }
 
@@ -218,8 +227,8 @@ cb_delete_pass(CbDeleteState *state)
 }
 
 /*
- * Visit every leaf, and remove the entries whose TID the callback calls dead;
- * without callback only count.  Free pages are put into the map.  The journal
+ * Visit every leaf, and remove the entries whose TID the callback calls dead.
+ * Free pages are put into the map.  The journal
  * was drained before: no dead TID may come down from there any more.
  */
 void

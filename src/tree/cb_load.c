@@ -22,9 +22,6 @@
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
 
-/* internal pages are filled to this part, as btree's */
-#define CB_INTERNAL_FILLFACTOR	70
-
 struct CbLoader
 {
 	const CbKeyDesc *kd;
@@ -157,7 +154,8 @@ cb_load_finish_page(CbLoader *loader, IndexTuple separator)
 			opaque->flags |= CBP_EMPTY;
 	}
 	cb_load_write(loader, loader->blkno, page, true);
-	cb_load_emit_downlink(loader);
+	if (separator != NULL || loader->npages > 0)
+		cb_load_emit_downlink(loader);	/* else it is the root */
 	loader->npages++;
 
 	if (loader->low)

@@ -40,12 +40,16 @@ typedef struct CbSplitPlan
 
 /* ---------- planning ---------- */
 
-/* Upper bound of the line pointer and high key that separate before items[i]. */
+/*
+ * Upper bound of the line pointer and high key that separate before items[i]:
+ * in a leaf it may get a TID, in an internal page it is the item itself.
+ */
 static Size
 cb_split_hikey_bound(IndexTuple *items, int nitems, int i, IndexTuple old_hikey)
 {
 	if (i < nitems)
-		return CbItemSpace(items[i]) + MAXALIGN(sizeof(ItemPointerData));
+		return CbItemSpace(items[i]) +
+			(BTreeTupleIsPivot(items[i]) ? 0 : MAXALIGN(sizeof(ItemPointerData)));
 	return old_hikey ? CbItemSpace(old_hikey) : 0;
 }
 
@@ -90,6 +94,8 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 {
 	Size		total = 0;
 	int			parts;
+	int			fillfactor = BTreeTupleIsPivot(items[0]) ?
+		CB_INTERNAL_FILLFACTOR : CbGetFillFactor(kd->rel);
 
 	for (int i = 0; i < nitems; i++)
 		total += CbItemSpace(items[i]);
@@ -97,8 +103,7 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	plan->nparts = 0;
 	if (at_end)
 		plan->nparts = cb_split_cut(items, nitems, old_hikey,
-									CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100,
-									plan);
+									CB_PAGE_ROOM * fillfactor / 100, plan);
 
 	/* leave about a fifth of each page free */
 	parts = Max(2, (int) ((total + CB_PAGE_ROOM * 4 / 5 - 1) / (CB_PAGE_ROOM * 4 / 5)));

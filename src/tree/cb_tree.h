@@ -19,6 +19,9 @@
 /* a tree page is split into this many new pages at most, in one record */
 #define CB_MAX_SPLIT_PAGES	8
 
+/* where entries come in order internal pages are filled to this part */
+#define CB_INTERNAL_FILLFACTOR	70
+
 /* the parent page that a descent came through, to find neighbouring leaves */
 typedef struct CbDescent
 {

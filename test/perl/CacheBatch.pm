@@ -38,9 +38,24 @@ EOC
 }
 
 # Waits until the server has recovered from the death of a backend.
+my %restarts;
+
 sub wait_back
 {
 	my ($node) = @_;
+
+	# first the postmaster has to notice
+	foreach my $try (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my $n = () = slurp_file($node->logfile) =~ /all server processes terminated; reinitializing/g;
+
+		if ($n > ($restarts{ $node->name } // 0))
+		{
+			$restarts{ $node->name } = $n;
+			last;
+		}
+		usleep(10_000);
+	}
 
 	# no input for psql: one that cannot connect would break the pipe
 	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
