@@ -153,7 +153,7 @@ class Worker(threading.Thread):
         self.changes += [(kind, table, row, v) for row, v in self.cur.fetchall()]
 
     def own_ids(self, table, count):
-        ids = [i for i in self.state.rows[table] if i % self.test.workers_max == self.number] \
+        ids = [i for i in list(self.state.rows[table]) if i % self.test.workers_max == self.number] \
             if len(self.state.rows[table]) < 60000 else []
         if not ids:
             return []
