@@ -173,8 +173,9 @@ cb_enter()
 		mkdir -p "$CB_CACHE/server"
 	fi
 
-	# A session of its own, so that one signal reaches all that it started.
-	setsid "${run_as[@]}" env -u LC_ALL -u LANGUAGE CB_INNER=1 CB_STARTED="$cb_started" \
+	# A session of its own, so that one signal reaches all that it started, and
+	# a working directory that it may read.
+	setsid "${run_as[@]}" env -C "$CB_WORK/tree" -u LC_ALL -u LANGUAGE CB_INNER=1 CB_STARTED="$cb_started" \
 		CB_COMMIT="$commit" HOME="$CB_WORK/home" LANG=C.UTF-8 TZ=UTC \
 		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 		bash "$CB_WORK/tree/$script" "$@" </dev/null &
