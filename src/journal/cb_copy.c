@@ -88,8 +88,12 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 			ItemPointerEquals(&entries[kept - 1].itup->t_tid, &entries[i].itup->t_tid) &&
 			cb_key_compare(kd, entries[kept - 1].itup, entries[i].itup) == 0)
 		{
+#ifdef CB_MUTATE_I11_NEWEST
+			entries[kept - 1].pos = Max(entries[kept - 1].pos, entries[i].pos);
+#else
 			if (entries[i].pos > entries[kept - 1].pos)
 				entries[kept - 1] = entries[i];
+#endif
 			continue;
 		}
 		entries[kept++] = entries[i];

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "base/cb_base.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -147,6 +148,8 @@ cb_read_to_head(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot)
 	{
 		if (!cb_read_page(kd, reader, snapshot, &more))
 			return false;
+		if (more)
+			CB_TEST_POINT("read-next");
 		CHECK_FOR_INTERRUPTS();
 	}
 	return true;
