@@ -261,6 +261,26 @@ cb_suite_pgtap()
 	cb_server_stop "$2" "$out/data" || cb_fail "pgtap on $1: server stop"
 }
 
+# Count a suite by its closing line "N passed, N failed": NAME LOG STATUS.
+cb_count_closing_line()
+{
+	local passed failed
+
+	if [[ $(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$2" | tail -n 1) =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+		passed=${BASH_REMATCH[1]} failed=${BASH_REMATCH[2]}
+	else
+		cb_fail "$1" "$2"
+		return 0
+	fi
+	[ "$3" = 0 ] || [ "$failed" != 0 ] || failed=1
+	cb_count "$passed" "$failed"
+	cb_say "$1: $passed passed, $failed failed"
+	if [ "$failed" != 0 ]; then
+		cb_failures+=("$1: $failed")
+		grep -E '^not ok|NOT CAUGHT' "$2" | sed 's/^/    | /' || true
+	fi
+}
+
 cb_suite_unit()
 {
 	local log=$CB_WORK/unit.log status=0
@@ -272,14 +292,7 @@ cb_suite_unit()
 	cp -a "$CB_TREE" "$CB_WORK/build-unit"
 	cb_limited make -C "$CB_WORK/build-unit/test/unit" check \
 		>"$log" 2>&1 || status=$?
-	if grep -qE '^(not )?ok [0-9]+' "$log"; then
-		cb_count_tap unit "$log" "$status"
-	elif [ "$status" = 0 ]; then
-		cb_pass unit
-		cb_say "unit: 1 passed, 0 failed"
-	else
-		cb_fail unit "$log"
-	fi
+	cb_count_closing_line unit "$log" "$status"
 }
 
 cb_suite_stress()
@@ -314,18 +327,7 @@ cb_suite_mutate()
 	cb_say "mutate"
 	(cd "$CB_TREE" && bash test/mutate --pg-config "$2") >"$log" 2>&1 ||
 		status=$?
-	if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-		cb_count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
-		cb_say "mutate: ${BASH_REMATCH[0]}"
-		if [ "${BASH_REMATCH[2]}" != 0 ]; then
-			cb_failures+=("mutate: ${BASH_REMATCH[2]} rules")
-			grep -E 'FAILED|not caught|not ok' "$log" | sed 's/^/    | /'
-		fi
-	elif [ "$status" = 0 ]; then
-		cb_pass mutate
-	else
-		cb_fail mutate "$log"
-	fi
+	cb_count_closing_line mutate "$log" "$status"
 }
 
 # Each check in test/lint is a program that prints what it dislikes.
