@@ -744,11 +744,7 @@ cb_stage_refuse_reentry(CbStage *stage, Relation index)
 	return;
 #endif
 	if (stage->publishing)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot use index \"%s\" while its keys are being compared",
-						RelationGetRelationName(index)),
-				 errhint("A comparison function must not read or change a table indexed with it.")));
+		cb_report_reentry(index);
 #endif
 }
 

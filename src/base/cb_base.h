@@ -24,6 +24,9 @@ extern void cb_guc_define(void);
 /* raises the error of C1 unless the library was preloaded */
 extern void cb_require_preload(void);
 
+/* raises the error of C11: the index is used from within its own comparisons */
+extern void cb_report_reentry(Relation index) pg_attribute_noreturn();
+
 /* index options; rd_options of a cachebatch index */
 typedef struct CbOptions
 {

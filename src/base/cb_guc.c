@@ -55,3 +55,13 @@ cb_require_preload(void)
 				 errmsg("cache_batch must be loaded via shared_preload_libraries"),
 				 errhint("Add cache_batch to shared_preload_libraries and restart the server.")));
 }
+
+void
+cb_report_reentry(Relation index)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("cannot use index \"%s\" while its keys are being compared",
+					RelationGetRelationName(index)),
+			 errhint("A comparison function must not read or change a table indexed with it.")));
+}

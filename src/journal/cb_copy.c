@@ -268,11 +268,7 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 		cb_copy_clear(copy);
 	}
 	else if (copy->busy)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot use index \"%s\" while its keys are being compared",
-						RelationGetRelationName(rel)),
-				 errhint("A comparison function must not read or change a table indexed with it.")));
+		cb_report_reentry(rel);
 	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0
 #ifndef CB_MUTATE_I0_FILE
 			 || !RelFileNodeEquals(copy->file, rel->rd_node)

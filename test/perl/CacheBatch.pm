@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes 'usleep';
 
-our @EXPORT = qw(new_node wait_back sound same_answers indexes_of
+our @EXPORT = qw(new_node test_points wait_back sound same_answers indexes_of
   run_killed test_points_built crash_restart);
 
 # A node with the library preloaded; conf: more settings.
@@ -35,6 +35,17 @@ EOC
 	$node->safe_psql('postgres', 'CREATE EXTENSION cache_batch')
 	  unless $args{no_extension};
 	return $node;
+}
+
+# The names of all test points in the sources, as keys.
+sub test_points
+{
+	my $srcdir = $ENV{CB_SRCDIR} || '..';
+	my $sources = join '', map { slurp_file($_) } glob("$srcdir/src/*/*.c");
+	my %points;
+
+	$points{$1} = 1 while $sources =~ /CB_TEST_POINT\("([a-z0-9-]+)"\)/g;
+	return %points;
 }
 
 # Waits until the server has recovered from the death of a backend.

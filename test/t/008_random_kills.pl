@@ -16,10 +16,7 @@ note("CB_SEED=$seed");
 my $node = new_node('random_kills', conf => "cache_batch.stage_size = 8\n");
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
 
-my $srcdir = $ENV{CB_SRCDIR} || '..';
-my $sources = join '', map { slurp_file($_) } glob("$srcdir/src/*/*.c");
-my %points;
-$points{$1} = 1 while $sources =~ /CB_TEST_POINT\("([a-z0-9-]+)"\)/g;
+my %points = test_points();
 my @points = sort keys %points;
 
 my $script = $node->basedir . '/load.sql';
