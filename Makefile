@@ -22,6 +22,9 @@ endif
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
+ifneq (,$(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)))
+PG_CPPFLAGS += -DCB_CORE_ASSERT
+endif
 include $(PGXS)
 
 # PGXS does not track headers

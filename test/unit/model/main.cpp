@@ -5,6 +5,7 @@
  *	model list				what there is
  *	model MODEL [RULE]		one, with a trace if something is found
  */
+#include "bucket_models.hpp"
 #include "models.hpp"
 #include "pages.hpp"
 #include <chrono>
@@ -41,12 +42,29 @@ template <class M> void run(M m, const std::string &name, char expect, bool with
 	report(ok, name, r, since(t), trace || !ok);
 }
 
-static void run_rule(const Named &n, const Broken &b, bool trace)
+template <class N, class B> void run_rule(const N &n, const B &b, bool trace)
 {
-	Model		m = n.m;
+	auto		m = n.m;
 
 	m.rules = b.rule;
-	run(m, n.name + std::string(b.expect ? " broken by " : " without ") + b.name, b.expect, false, trace);
+	run(m, n.name + std::string(b.expect ? " broken by " : " without ") + b.name, b.expect, b.expect == '3', trace);
+}
+
+/* models and then broken rules, all or those asked for */
+template <class N> void run_models(const std::vector<N> &models, const std::string &which, const std::string &rule)
+{
+	for (auto &n : models)
+		if (rule.empty() && (which.empty() || which == n.name))
+			run(n.m, n.name, 0, true, !which.empty());
+}
+
+template <class N, class B>
+void run_rules(const std::vector<N> &models, const std::vector<B> &rules, const std::string &which, const std::string &rule)
+{
+	for (auto &b : rules)
+		for (auto &n : models)
+			if (std::string(n.name) == b.model && (which.empty() || (which == b.model && rule == b.name)))
+				run_rule(n, b, !which.empty());
 }
 
 struct PagesCase
@@ -75,34 +93,33 @@ static void run_pages(const PagesCase &c, bool trace)
 	run(m, std::string(c.name) + (c.expect ? " (broken)" : ""), c.expect, !c.expect, trace);
 }
 
-static int list()
+template <class N, class B> void list(const std::vector<N> &models, const std::vector<B> &rules)
 {
-	for (auto &n : all_models())
+	for (auto &n : models)
 		printf("model %-20s %s\n", n.name, n.about);
-	for (auto &c : pages_cases)
-		printf("model %-20s %s\n", c.name, c.about);
-	for (auto &b : all_rules())
+	for (auto &b : rules)
 		printf("rule  %-20s on %-12s %s%s\n", b.name, b.model, b.about, b.expect ? "" : " (harmless)");
-	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	std::vector<Named> models = all_models();
 	std::string which = argc > 1 ? argv[1] : "", rule = argc > 2 ? argv[2] : "";
 
 	if (which == "list")
-		return list();
-	for (auto &n : models)
-		if (rule.empty() && (which.empty() || which == n.name))
-			run(n.m, n.name, 0, true, !which.empty());
+	{
+		list(all_models(), all_rules());
+		list(bucket::all_models(), bucket::all_rules());
+		for (auto &c : pages_cases)
+			printf("model %-20s %s\n", c.name, c.about);
+		return 0;
+	}
+	run_models(all_models(), which, rule);
+	run_models(bucket::all_models(), which, rule);
 	for (auto &c : pages_cases)
 		if (rule.empty() && (which.empty() || which == c.name))
 			run_pages(c, !which.empty());
-	for (auto &b : all_rules())
-		for (auto &n : models)
-			if (std::string(n.name) == b.model && (which.empty() || (which == b.model && rule == b.name)))
-				run_rule(n, b, !which.empty());
+	run_rules(all_models(), all_rules(), which, rule);
+	run_rules(bucket::all_models(), bucket::all_rules(), which, rule);
 	if (!ran)
 		fprintf(stderr, "no such model or rule; try \"list\"\n");
 	return failed || !ran ? 1 : 0;

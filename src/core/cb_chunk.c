@@ -1,0 +1,382 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_chunk.c
+ *	  Chunks: appending, sorting, searching, and their life.
+ *
+ * Who may do what when is said in the header.  Pairs of orderings:
+ *
+ *	  count		release in append and open; acquire in cb_chunk_count(): the
+ *				entry and its item are complete
+ *	  nsorted	release in install_order; acquire in sort: so is the order
+ *	  holders	each hold and release is both: whoever frees a chunk, or finds
+ *				itself its only reader, sees that all others are done with it
+ *	  owner		taken with acquire, given up with release: the next owner sees
+ *				what the former one did
+ *	  state		release, acquire
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/cb_chunk.h"
+
+#include <string.h>
+
+#include "core/cb_assert.h"
+
+#define CB_CHUNK_MIN_RUN	8	/* shorter runs are filled up by insertion */
+#define CB_CHUNK_MAX_RUNS	20	/* each is at least twice the next one */
+#define CB_CHUNK_GALLOP		6	/* run/tail from which on searching pays */
+
+/* what a sort needs at hand */
+typedef struct CbChunkSort
+{
+	const CbChunk *chunk;
+	cb_chunk_compare compare;
+	void	   *arg;
+	uint16_t   *scratch;
+} CbChunkSort;
+
+/* a sorted piece of the tail */
+typedef struct CbChunkRun
+{
+	uint32_t	start;
+	uint32_t	len;
+} CbChunkRun;
+
+/* The life of a chunk. */
+static inline bool
+cb_chunk_edge_is_legal(CbChunkState from, CbChunkState to)
+{
+	switch (from)
+	{
+		case CB_CHUNK_FREE:
+			return to == CB_CHUNK_ACTIVE;
+		case CB_CHUNK_ACTIVE:	/* retired: it was empty, and is dropped */
+			return to == CB_CHUNK_SEALED || to == CB_CHUNK_RETIRED;
+		case CB_CHUNK_SEALED:
+			return to == CB_CHUNK_FLUSHING || to == CB_CHUNK_RETIRED;
+		case CB_CHUNK_FLUSHING: /* sealed: the flusher gave up */
+			return to == CB_CHUNK_SEALED || to == CB_CHUNK_RETIRED;
+		case CB_CHUNK_RETIRED:
+			return to == CB_CHUNK_FREE;
+	}
+	return false;
+}
+
+void
+cb_chunk_init(CbChunk *chunk, void *data, uint32_t size)
+{
+	assert(size % 8 == 0 && size <= 65536 && (uintptr_t) data % 8 == 0);
+
+	chunk->data = data;
+	chunk->size = size;
+	chunk->used = 0;
+	atomic_init(&chunk->count, 0);
+	atomic_init(&chunk->nsorted, 0);
+	atomic_init(&chunk->state, CB_CHUNK_FREE);
+	atomic_init(&chunk->holders, 0);
+	atomic_init(&chunk->owner, 0);
+}
+
+/* The caller has taken the chunk off the free list: it is nobody else's. */
+void
+cb_chunk_open(CbChunk *chunk)
+{
+	assert(cb_load_acquire(&chunk->holders) == 0);
+	assert(cb_load_acquire(&chunk->owner) == 0);
+
+	chunk->used = 0;
+	cb_store_relaxed(&chunk->nsorted, 0);
+	cb_store_release(&chunk->count, 0);
+	cb_store_release(&chunk->holders, 1);
+	cb_chunk_set_state(chunk, CB_CHUNK_ACTIVE);
+}
+
+/* The caller excludes other appends and a change of state; cannot fail. */
+void
+cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len)
+{
+	uint32_t	i = cb_load_relaxed(&chunk->count);
+	CbItem	   *item = cb_chunk_item(chunk, i);
+
+	assert(cb_chunk_state(chunk) == CB_CHUNK_ACTIVE);
+	assert(CB_CHUNK_ALIGN(len) <= cb_chunk_room(chunk));
+
+	memcpy(chunk->data + chunk->used, entry, len);
+	item->place = (uint16_t) (chunk->used / 8);
+	item->order = 0;
+	chunk->used += CB_CHUNK_ALIGN(len);
+	cb_store_release(&chunk->count, i + 1);
+}
+
+/* Does entry number a come after number b? */
+static inline bool
+cb_chunk_after(const CbChunkSort *s, uint16_t a, uint16_t b)
+{
+	return s->compare(cb_chunk_entry(s->chunk, a),
+					  cb_chunk_entry(s->chunk, b), s->arg) > 0;
+}
+
+/* The number of the entry of this rank of the run. */
+static inline uint16_t
+cb_chunk_ranked(const CbChunkSort *s, uint32_t rank)
+{
+	return cb_chunk_item(s->chunk, rank)->order;
+}
+
+/*
+ * Length of the sorted run at the start of numbers.  Publications come sorted,
+ * so there are such.
+ */
+static uint32_t
+cb_chunk_find_run(const CbChunkSort *s, const uint16_t *numbers, uint32_t n)
+{
+	uint32_t	len = 1;
+
+	while (len < n && !cb_chunk_after(s, numbers[len - 1], numbers[len]))
+		len++;
+	return len;
+}
+
+/* Inserts numbers[sorted .. n) into the sorted ones before them; stable. */
+static void
+cb_chunk_insert(const CbChunkSort *s, uint16_t *numbers, uint32_t sorted,
+				uint32_t n)
+{
+	for (uint32_t i = sorted; i < n; i++)
+	{
+		uint16_t	number = numbers[i];
+		uint32_t	low = 0;
+		uint32_t	high = i;
+
+		while (low < high)
+		{
+			uint32_t	mid = (low + high) / 2;
+
+			if (!cb_chunk_after(s, numbers[mid], number))
+				low = mid + 1;
+			else
+				high = mid;
+		}
+		memmove(numbers + low + 1, numbers + low, (i - low) * sizeof(uint16_t));
+		numbers[low] = number;
+	}
+}
+
+/* Merges numbers[0 .. left) with numbers[left .. n); stable. */
+static void
+cb_chunk_merge(const CbChunkSort *s, uint16_t *numbers, uint32_t left,
+			   uint32_t n)
+{
+	uint32_t	i = 0;
+	uint32_t	j = left;
+	uint32_t	k = 0;
+
+	/* nothing to do if they are in order */
+	if (!cb_chunk_after(s, numbers[left - 1], numbers[left]))
+		return;
+
+	memcpy(s->scratch, numbers, left * sizeof(uint16_t));
+	while (i < left && j < n)
+	{
+		if (!cb_chunk_after(s, s->scratch[i], numbers[j]))
+			numbers[k++] = s->scratch[i++];
+		else
+			numbers[k++] = numbers[j++];
+	}
+	memcpy(numbers + k, s->scratch + i, (left - i) * sizeof(uint16_t));
+}
+
+/* Merges the last two runs into one. */
+static void
+cb_chunk_pop_run(const CbChunkSort *s, uint16_t *numbers, CbChunkRun *runs,
+				 int *nruns)
+{
+	CbChunkRun *a = &runs[*nruns - 2];
+	CbChunkRun *b = &runs[*nruns - 1];
+
+	cb_chunk_merge(s, numbers + a->start, a->len, a->len + b->len);
+	a->len += b->len;
+	(*nruns)--;
+}
+
+/*
+ * Merge sort of the tail from the runs it is made of.  A run is merged with
+ * the one before unless that is twice as long: so few wait at any time.
+ */
+static void
+cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *numbers, uint32_t n)
+{
+	CbChunkRun	runs[CB_CHUNK_MAX_RUNS];
+	int			nruns = 0;
+	uint32_t	start = 0;
+
+	while (start < n)
+	{
+		uint32_t	len = cb_chunk_find_run(s, numbers + start, n - start);
+		uint32_t	full = n - start;
+
+		if (full > CB_CHUNK_MIN_RUN)
+			full = CB_CHUNK_MIN_RUN;
+		if (len < full)
+		{
+			cb_chunk_insert(s, numbers + start, len, full);
+			len = full;
+		}
+		runs[nruns].start = start;
+		runs[nruns].len = len;
+		nruns++;
+		start += len;
+
+		while (nruns > 1 && runs[nruns - 2].len < 2 * runs[nruns - 1].len)
+			cb_chunk_pop_run(s, numbers, runs, &nruns);
+		assert(nruns < CB_CHUNK_MAX_RUNS);
+	}
+	while (nruns > 1)
+		cb_chunk_pop_run(s, numbers, runs, &nruns);
+}
+
+/*
+ * The first rank >= from of the run whose entry comes after number: by steps
+ * that double, then by halving.  Equal entries of the run are older.
+ */
+static uint32_t
+cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
+				uint16_t number)
+{
+	uint32_t	step = 1;
+	uint32_t	low = from;
+	uint32_t	high = from;
+
+	while (high < to &&
+		   !cb_chunk_after(s, cb_chunk_ranked(s, high), number))
+	{
+		low = high + 1;
+		high += step;
+		step *= 2;
+	}
+	if (high > to)
+		high = to;
+	while (low < high)
+	{
+		uint32_t	mid = (low + high) / 2;
+
+		if (!cb_chunk_after(s, cb_chunk_ranked(s, mid), number))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* As gallop, one by one: for a run that is not much longer than the tail. */
+static uint32_t
+cb_chunk_walk(const CbChunkSort *s, uint32_t from, uint32_t to,
+			  uint16_t number)
+{
+	while (from < to &&
+		   !cb_chunk_after(s, cb_chunk_ranked(s, from), number))
+		from++;
+	return from;
+}
+
+/*
+ * Merges the sorted run with the sorted tail, which stands at the end of
+ * order: what is written never passes what is still to be read.
+ */
+static void
+cb_chunk_merge_tail(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
+					uint32_t n)
+{
+	bool		far = nsorted / CB_CHUNK_GALLOP >= n - nsorted;
+	uint32_t	i = 0;
+	uint32_t	k = 0;
+
+	for (uint32_t j = nsorted; j < n; j++)
+	{
+		uint16_t	number = order[j];
+		uint32_t	until = far ? cb_chunk_gallop(s, i, nsorted, number) :
+			cb_chunk_walk(s, i, nsorted, number);
+
+		while (i < until)
+			order[k++] = cb_chunk_ranked(s, i++);
+		order[k++] = number;
+	}
+	while (i < nsorted)
+		order[k++] = cb_chunk_ranked(s, i++);
+}
+
+/* Stable: equal entries keep the order in which they were appended. */
+void
+cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
+			  uint16_t *scratch, cb_chunk_compare compare, void *arg)
+{
+	CbChunkSort s = {chunk, compare, arg, scratch};
+	uint32_t	nsorted = cb_load_acquire(&((CbChunk *) chunk)->nsorted);
+
+	assert(nsorted <= n && n <= cb_chunk_count(chunk));
+
+	for (uint32_t i = nsorted; i < n; i++)
+		order[i] = (uint16_t) i;
+	cb_chunk_sort_tail(&s, order + nsorted, n - nsorted);
+	cb_chunk_merge_tail(&s, order, nsorted, n);
+}
+
+/* The order comes from cb_chunk_sort() with the same n. */
+void
+cb_chunk_install_order(CbChunk *chunk, const uint16_t *order, uint32_t n)
+{
+	assert(n >= cb_load_relaxed(&chunk->nsorted) && n <= cb_chunk_count(chunk));
+
+	for (uint32_t i = 0; i < n; i++)
+		cb_chunk_item(chunk, i)->order = order[i];
+	cb_store_release(&chunk->nsorted, n);
+}
+
+/* The caller holds the chunk; the probe may longjmp. */
+uint32_t
+cb_chunk_search(const CbChunk *chunk, uint32_t from, uint32_t to,
+				cb_chunk_probe probe, void *arg)
+{
+	while (from < to)
+	{
+		uint32_t	mid = (from + to) / 2;
+
+		if (probe(cb_chunk_entry(chunk, cb_chunk_item(chunk, mid)->order),
+				  arg) < 0)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from;
+}
+
+/* The caller's lock, or being the only holder, excludes other changes. */
+void
+cb_chunk_set_state(CbChunk *chunk, CbChunkState to)
+{
+	assert(cb_chunk_edge_is_legal(cb_chunk_state(chunk), to));
+
+	cb_store_release(&chunk->state, to);
+}
+
+/* The caller keeps the chunk from being freed: by its list's lock or a hold. */
+bool
+cb_chunk_own(CbChunk *chunk, uint32_t me)
+{
+	uint32_t	nobody = 0;
+
+	assert(me != 0);
+
+	if (!cb_swap_if(&chunk->owner, &nobody, me))
+		return false;
+	cb_chunk_hold(chunk);
+	return true;
+}
+
+void
+cb_chunk_disown(CbChunk *chunk)
+{
+	assert(cb_load_relaxed(&chunk->owner) != 0);
+
+	cb_store_release(&chunk->owner, 0);
+}
