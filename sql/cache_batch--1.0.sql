@@ -91,6 +91,21 @@ CREATE FUNCTION cache_batch_journal(index regclass,
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+CREATE FUNCTION cache_batch_bucket_list(index regclass,
+	OUT "position" integer,
+	OUT bucket integer,
+	OUT chunks integer,
+	OUT entries bigint,
+	OUT bytes bigint,
+	OUT sorted_entries bigint,
+	OUT flushing_chunks integer,
+	OUT queued boolean,
+	OUT oldest timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_batch_bucket_list(regclass) IS
+	'the cache-buckets of an index in the order of their keys; none if it has none at present';
+
 -- statistics
 
 CREATE FUNCTION cache_batch_stat_get(index oid,
@@ -101,9 +116,14 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT flushes_limit bigint,
 	OUT flushes_request bigint,
 	OUT flushes_vacuum bigint,
+	OUT flushes_full bigint,
+	OUT flushes_pressure bigint,
+	OUT flushes_delay bigint,
+	OUT flushes_help bigint,
 	OUT leaf_visits bigint,
 	OUT descents bigint,
 	OUT applied bigint,
+	OUT no_room bigint,
 	OUT journal_reads bigint,
 	OUT splits bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -111,7 +131,49 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 CREATE FUNCTION cache_batch_stat_reset() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_batch_stat_reset() IS
-	'resets the counters of all cachebatch indexes of this database';
+	'resets the counters of this database''s cachebatch indexes and flush workers, and that of the pool';
+
+CREATE FUNCTION cache_batch_stat_get_pool(
+	OUT pool_size bigint,
+	OUT chunk_size bigint,
+	OUT chunks bigint,
+	OUT chunks_free bigint,
+	OUT buckets bigint,
+	OUT buckets_free bigint,
+	OUT descriptors bigint,
+	OUT descriptors_used bigint,
+	OUT indexes bigint,
+	OUT no_room bigint)
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION cache_batch_stat_get_descriptors(
+	OUT datid oid,
+	OUT indexrelid oid,
+	OUT relfilenode oid,
+	OUT buckets integer,
+	OUT chunks integer,
+	OUT entries bigint,
+	OUT bytes bigint,
+	OUT oldest timestamptz,
+	OUT journal_bytes bigint,
+	OUT swept boolean,
+	OUT attached_at timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION cache_batch_stat_get_workers(
+	OUT pid integer,
+	OUT datid oid,
+	OUT state text,
+	OUT indexrelid oid,
+	OUT pending bigint,
+	OUT requests bigint,
+	OUT entries bigint,
+	OUT last_error_code text,
+	OUT last_error text,
+	OUT last_error_at timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE VIEW cache_batch_stat_indexes AS
 SELECT n.nspname AS schemaname,
@@ -126,6 +188,11 @@ SELECT n.nspname AS schemaname,
 	   s.flushes_limit,
 	   s.flushes_request,
 	   s.flushes_vacuum,
+	   s.flushes_full,
+	   s.flushes_pressure,
+	   s.flushes_delay,
+	   s.flushes_help,
+	   s.no_room,
 	   s.applied,
 	   s.leaf_visits,
 	   s.descents,
@@ -147,9 +214,86 @@ WHERE i.relkind = 'i'
 COMMENT ON VIEW cache_batch_stat_indexes IS
 	'one row for each cachebatch index: how entries went from statements to its tree';
 
-GRANT SELECT ON cache_batch_stat_indexes TO PUBLIC;
+CREATE VIEW cache_batch_stat_pool AS
+SELECT p.pool_size,
+	   p.chunk_size,
+	   p.chunks,
+	   p.chunks_free,
+	   p.buckets,
+	   p.buckets_free,
+	   p.descriptors,
+	   p.descriptors_used,
+	   p.indexes,
+	   p.no_room
+FROM cache_batch_stat_get_pool() p;
+COMMENT ON VIEW cache_batch_stat_pool IS
+	'one row: the shared memory for cache-buckets, of all databases';
 
--- page contents show data of the table; the rest shows sizes only
+CREATE VIEW cache_batch_stat_databases AS
+SELECT s.datid,
+	   d.datname,
+	   count(*) AS indexes,
+	   sum(s.buckets)::bigint AS buckets,
+	   sum(s.chunks)::bigint AS chunks,
+	   sum(s.entries)::bigint AS entries,
+	   sum(s.bytes)::bigint AS bytes
+FROM cache_batch_stat_get_descriptors() s
+	 LEFT JOIN pg_database d ON d.oid = s.datid
+GROUP BY s.datid, d.datname;
+COMMENT ON VIEW cache_batch_stat_databases IS
+	'one row for each database whose indexes have cache-buckets: what they use of the pool';
+
+CREATE VIEW cache_batch_stat_buckets AS
+SELECT n.nspname AS schemaname,
+	   t.relname AS relname,
+	   i.relname AS indexrelname,
+	   t.oid AS relid,
+	   i.oid AS indexrelid,
+	   s.buckets,
+	   s.chunks,
+	   s.entries,
+	   s.bytes,
+	   clock_timestamp() - s.oldest AS oldest_age,
+	   s.journal_bytes,
+	   s.swept,
+	   s.attached_at
+FROM cache_batch_stat_get_descriptors() s
+	 JOIN pg_database d ON d.oid = s.datid AND d.datname = current_database()
+	 JOIN pg_class i ON i.oid = s.indexrelid AND i.relfilenode = s.relfilenode
+	 JOIN pg_index x ON x.indexrelid = i.oid
+	 JOIN pg_class t ON t.oid = x.indrelid
+	 JOIN pg_namespace n ON n.oid = i.relnamespace;
+COMMENT ON VIEW cache_batch_stat_buckets IS
+	'one row for each index of this database that has cache-buckets: what they hold';
+
+CREATE VIEW cache_batch_stat_workers AS
+SELECT w.pid,
+	   w.datid,
+	   d.datname,
+	   w.state,
+	   w.indexrelid,
+	   i.relname AS indexrelname,
+	   w.pending,
+	   w.requests,
+	   w.entries,
+	   w.last_error_code,
+	   w.last_error,
+	   w.last_error_at
+FROM cache_batch_stat_get_workers() w
+	 JOIN pg_database d ON d.oid = w.datid
+	 LEFT JOIN pg_class i ON i.oid = w.indexrelid
+		AND d.datname = current_database()
+WHERE w.pid IS NOT NULL OR w.state <> 'idle' OR w.requests > 0
+   OR w.last_error_at IS NOT NULL;
+COMMENT ON VIEW cache_batch_stat_workers IS
+	'one row for each flush worker and, without pid, one for each database that had any';
+
+GRANT SELECT ON cache_batch_stat_indexes, cache_batch_stat_pool,
+	cache_batch_stat_databases, cache_batch_stat_buckets,
+	cache_batch_stat_workers TO PUBLIC;
+
+-- page contents show data of the table; the rest shows sizes only, and texts
+-- of errors only to members of pg_read_all_stats
 
 REVOKE ALL ON FUNCTION cache_batch_adopt_operator_classes(boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_verify(regclass, boolean) FROM PUBLIC;
@@ -157,8 +301,10 @@ REVOKE ALL ON FUNCTION cache_batch_metapage(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_page(regclass, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_page_items(regclass, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_journal(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION cache_batch_bucket_list(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_stat_reset() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cache_batch_verify(regclass, boolean) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_metapage(regclass) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_page(regclass, bigint) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_journal(regclass) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION cache_batch_bucket_list(regclass) TO pg_stat_scan_tables;

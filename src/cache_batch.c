@@ -16,6 +16,8 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
+#include "bucket/cb_bucket.h"
+#include "flush/cb_worker.h"
 #include "fmgr.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
@@ -36,6 +38,8 @@ cb_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	cb_stat_shmem_request();
+	cb_pool_shmem_request();
+	cb_queue_shmem_request();
 }
 
 static void
@@ -44,6 +48,8 @@ cb_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	cb_stat_shmem_startup();
+	cb_pool_shmem_startup();
+	cb_queue_shmem_startup();
 }
 
 static void
@@ -69,6 +75,7 @@ cb_install_hooks(void)
 
 	cb_planner_init();
 	cb_stage_init();
+	cb_flush_init();
 }
 
 void

@@ -17,7 +17,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "am/cb_am.h"
-#include "journal/cb_journal.h"
+#include "bucket/cb_bucket.h"
 
 /* a window takes this many entries of upper levels at most */
 #define CB_WINDOW_UPPER_MAX		1024
@@ -35,12 +35,13 @@ typedef struct CbPlace
 	char	   *buf;			/* memory for cut.tuple */
 	Size		buf_size;
 	BlockNumber leaf;			/* Invalid: not known */
+	uint32		upper_serial;	/* the CbUpper that run_index is about */
 	int			run_index[CB_MAX_RUNS];
 } CbPlace;
 
 typedef struct CbScanItem
 {
-	IndexTuple	itup;			/* in the leaf copy, or in a run */
+	IndexTuple	itup;			/* in the leaf copy, a run, or upper_items */
 	OffsetNumber offset;		/* in the leaf; InvalidOffsetNumber: the entry
 								 * is of an upper level */
 } CbScanItem;
@@ -59,6 +60,7 @@ typedef struct CbWindow
 	XLogRecPtr	lsn;			/* of the leaf when it was copied */
 	int			nitems;
 	int			index;			/* the item last returned */
+	MemoryContext upper_items;	/* copies of buckets' entries, or NULL */
 	int			nkilled;
 	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
 	CbScanItem	items[CB_WINDOW_ITEMS_MAX];
@@ -77,13 +79,16 @@ typedef struct CbScanOpaqueData
 	MemoryContext work_cxt;		/* reset before each window is read */
 	MemoryContext upper_cxt;	/* holds upper */
 
-	/* what the scan sees of the upper levels, and for which snapshot */
+	/* what the scan sees of the journal, for which snapshot and attachment */
 	CbUpper    *upper;
+	uint32		upper_serial;	/* counts them */
+	uint64		upper_attach_id;
 	TransactionId upper_xmin;
 	TransactionId upper_xmax;
 	CommandId	upper_curcid;
 	uint64		upper_completions;
 
+	CbBucketView view;			/* while a window is read */
 	CbPlace		pos;			/* where the next window starts */
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */

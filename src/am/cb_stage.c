@@ -46,6 +46,9 @@
 /* batches below this are not worth sorting, nor a look at the tree */
 #define CB_STAGE_DENSE_MIN		32
 
+/* entries that go straight to the tree at a time, when there is no room */
+#define CB_STAGE_DIRECT_MAX		1024
+
 #define CB_STAGE_INITIAL_SIZE	1024
 #define CB_STAGE_KEEP_SIZE		8192	/* kept from batch to batch */
 #define CB_STAGE_KEEP_STAGES	256 /* kept from transaction to transaction */
@@ -327,6 +330,8 @@ typedef struct CbPublication
 	int			n;				/* entries to publish */
 	Size		size;
 	uint64		journal_size;	/* after the append, or 0 */
+	CbPublishResult buckets;	/* what they ask for, if desc is set */
+	bool		helped;			/* by flushing something to make room */
 } CbPublication;
 
 /*
@@ -402,25 +407,67 @@ cb_publish_list_entries(const CbPublication *pub, char *copy,
 }
 
 static void
-cb_publish_to_journal(CbPublication *pub, CbSortEntry *entries)
-{
-	pub->journal_size = cb_journal_append(pub->rel, entries, pub->n);
-	cb_stat_add(pub->rel, CB_STAT_JOURNALED, pub->n);
-}
-
-static void
 cb_publish_to_tree(CbPublication *pub, const CbKeyDesc *kd,
-				   CbSortEntry *entries)
+				   CbSortEntry *entries, int n)
 {
 	CbApplyStats stats;
 
 	memset(&stats, 0, sizeof(stats));
-	cb_tree_apply(kd, entries, pub->n, &stats);
-	cb_stat_add(pub->rel, CB_STAT_DIRECT, pub->n);
+	cb_tree_apply(kd, entries, n, &stats);
+	cb_stat_add(pub->rel, CB_STAT_DIRECT, n);
 	cb_stat_add(pub->rel, CB_STAT_LEAF_VISITS, stats.visits);
 	cb_stat_add(pub->rel, CB_STAT_DESCENTS, stats.descents);
 	cb_stat_add(pub->rel, CB_STAT_APPLIED, stats.entries);
 	cb_stat_add(pub->rel, CB_STAT_SPLITS, stats.splits);
+}
+
+/*
+ * The pool has no room.  Makes some, once, by flushing about a thousand
+ * entries; else the next entries go straight to the tree.  Returns how many
+ * did.  Never waits for others (B4).
+ */
+static int
+cb_publish_without_room(CbPublication *pub, const CbKeyDesc *kd,
+						CbSortEntry *entries, int n,
+						const CbPublishResult *result)
+{
+	cb_stat_add(pub->rel, CB_STAT_NO_ROOM, 1);
+	if (n >= CB_STAGE_DENSE_MIN && !pub->helped && result->desc != NULL &&
+		cb_flush_help(pub->rel, result->desc, result->attach_id,
+					  result->full_bucket))
+	{
+		pub->helped = true;
+		return 0;
+	}
+	n = Min(n, CB_STAGE_DIRECT_MAX);
+	cb_publish_to_tree(pub, kd, entries, n);
+	return n;
+}
+
+/* Sorted entries go to the journal, and to the index's buckets. */
+static void
+cb_publish_to_journal(CbPublication *pub, const CbKeyDesc *kd,
+					  CbSortEntry *entries)
+{
+	int			done = 0;
+
+	pub->helped = false;
+	while (done < pub->n)
+	{
+		CbPublishResult result;
+		int			m = cb_bucket_publish(kd, entries + done, pub->n - done,
+										  &result);
+
+		cb_stat_add(pub->rel, CB_STAT_JOURNALED, m);
+		done += m;
+		if (result.no_room)
+			done += cb_publish_without_room(pub, kd, entries + done,
+											pub->n - done, &result);
+		else if (result.desc != NULL)
+			pub->buckets = result;
+		else
+			pub->journal_size = result.journal_length;
+	}
 }
 
 static inline bool
@@ -428,18 +475,6 @@ cb_publish_is_direct(Relation rel)
 {
 	return !CbIsBuffered(rel) ||
 		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
-}
-
-/* A few entries for the journal: no comparison, no copy, no context. */
-static void
-cb_publish_small(CbPublication *pub)
-{
-	CbSortEntry entries[CB_STAGE_DENSE_MIN];
-
-	memset(entries, 0, sizeof(CbSortEntry) * pub->n);
-	cb_publish_list_entries(pub, NULL, entries);
-	CB_TEST_POINT("publish-sorted");
-	cb_publish_to_journal(pub, entries);
 }
 
 /*
@@ -463,10 +498,11 @@ cb_publish_sorted(CbPublication *pub)
 	CB_TEST_POINT("publish-sorted");
 
 	if (cb_publish_is_direct(pub->rel) ||
-		cb_tree_batch_is_dense(&kd, entries, pub->n))
-		cb_publish_to_tree(pub, &kd, entries);
+		(pub->n >= CB_STAGE_DENSE_MIN &&
+		 cb_tree_batch_is_dense(&kd, entries, pub->n)))
+		cb_publish_to_tree(pub, &kd, entries, pub->n);
 	else
-		cb_publish_to_journal(pub, entries);
+		cb_publish_to_journal(pub, &kd, entries);
 }
 
 /*
@@ -482,6 +518,7 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 	bool		need_snapshot = !ActiveSnapshotSet();
+	CbSlotMark	mark = cb_slot_mark();
 
 	if (need_snapshot)
 		PushActiveSnapshot(GetTransactionSnapshot());
@@ -493,6 +530,7 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 	}
 	PG_FINALLY();
 	{
+		cb_slot_release_to(mark);
 #ifndef CB_MUTATE_B3_MARK
 		stage->publishing = false;
 		cb_stage_npublishing--;
@@ -520,6 +558,13 @@ cb_publish_sweep(CbPublication *pub)
 	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, wait);
 }
 
+/* Flushes that have become due. */
+static void
+cb_publish_after(CbPublication *pub)
+{
+	cb_flush_after_publish(pub->rel, &pub->buckets, !cb_stage_committing);
+}
+
 /*
  * Empties the journal if it is past its limit.  Not at commit: there the next
  * insertion of this backend sees to it.
@@ -527,6 +572,8 @@ cb_publish_sweep(CbPublication *pub)
 static void
 cb_publish_check_limit(CbPublication *pub)
 {
+	if (cb_flush_is_due(&pub->buckets))
+		cb_publish_guarded(pub, cb_publish_after);
 	if (pub->journal_size <= (uint64) cb_journal_limit * 1024)
 		return;
 	pub->stage->sweep_due = true;
@@ -546,10 +593,7 @@ cb_publish_segments(CbPublication *pub)
 	cb_publish_classify(pub);
 	if (pub->n > 0)
 	{
-		if (pub->n < CB_STAGE_DENSE_MIN && !cb_publish_is_direct(pub->rel))
-			cb_publish_small(pub);
-		else
-			cb_publish_guarded(pub, cb_publish_sorted);
+		cb_publish_guarded(pub, cb_publish_sorted);
 		CB_TEST_POINT("publish-appended");
 	}
 	for (int i = 0; i < pub->nsegs; i++)
@@ -598,6 +642,7 @@ cb_stage_publish(CbStage *stage, Relation index, int min_level)
 		return;
 	CB_TEST_POINT("publish-start");
 	pub.journal_size = 0;
+	pub.buckets.desc = NULL;
 	pub.fates = fates;
 	if (pub.nsegs > lengthof(fates))
 		pub.fates = palloc(pub.nsegs * sizeof(CbSegmentFate));

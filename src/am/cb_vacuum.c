@@ -24,15 +24,10 @@
 static void
 cb_vacuum_drain(IndexVacuumInfo *info)
 {
-	bool		wait = true;
-
 #ifdef CB_MUTATE_I4_DRAIN
 	return;
 #endif
-#ifdef CB_MUTATE_U18_SWEEPWAIT
-	wait = false;
-#endif
-	cb_flush_sweep(info->index, CB_FLUSH_VACUUM, wait);
+	cb_flush_drain(info->index, CB_FLUSH_VACUUM);
 	CB_TEST_POINT("vacuum-drained");
 }
 

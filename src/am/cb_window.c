@@ -31,48 +31,67 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+typedef enum CbSourceKind
+{
+	CB_SOURCE_LEAF,
+	CB_SOURCE_RUN,
+	CB_SOURCE_CHUNK
+} CbSourceKind;
+
 /*
  * One sorted input of the merge.  cur is the place of head: an index of the
- * run's entries, or an offset of the leaf copy.  It moves by the merge's step
- * and is used up at end.
+ * run's entries, or of the chunk's order, or an offset of the leaf copy.  It
+ * moves by the merge's step and is used up at end.
  */
 typedef struct CbSource
 {
-	CbRun	   *run;			/* NULL: the leaf */
+	CbSourceKind kind;
+	CbRun	   *run;
 	int			run_no;			/* index in CbUpper */
+	const CbChunk *chunk;
+	const uint16 *order;		/* numbers of the chunk's entries */
 	int			cur;
 	int			end;
 	IndexTuple	head;
 	bool		head_dead;		/* head is marked dead: not to be returned */
 } CbSource;
 
+#define CB_MERGE_MAX	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + 1)
+
 typedef struct CbMerge
 {
 	int			step;			/* 1 forward, -1 backward */
 	int			nsources;
-	CbSource	sources[CB_MAX_RUNS + 1];
+	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;
-	CbSource   *ordered[CB_MAX_RUNS + 1];	/* by head, in scan order */
+	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
 } CbMerge;
 
 /*
  * An upper level.  copy: called before each leaf is read, makes what the
- * level holds at so->pos and beyond stay readable for the scan.  open: adds
+ * level holds at so->pos and beyond stay readable for the window.  open: adds
  * its entries between the window's cuts to the merge; called without locks.
  */
 typedef struct CbUpperLevel
 {
-	void		(*copy) (IndexScanDesc scan);
+	void		(*copy) (IndexScanDesc scan, ScanDirection dir);
 	void		(*open) (CbScanOpaque so, CbMerge *merge, CbPlace *near,
 						 CbPlace *far);
 } CbUpperLevel;
 
-static void cb_window_copy_journal(IndexScanDesc scan);
+static void cb_window_pin_bucket(IndexScanDesc scan, ScanDirection dir);
+static void cb_window_open_chunks(CbScanOpaque so, CbMerge *merge,
+								  CbPlace *near, CbPlace *far);
+static void cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir);
 static void cb_window_open_runs(CbScanOpaque so, CbMerge *merge,
 								CbPlace *near, CbPlace *far);
 
-/* uppermost first */
+/*
+ * Uppermost first.  What the buckets hold and what the journal holds from
+ * before them are apart; the first tells how far the second goes.
+ */
 static const CbUpperLevel cb_window_levels[] = {
+	{cb_window_pin_bucket, cb_window_open_chunks},
 	{cb_window_copy_journal, cb_window_open_runs},
 };
 
@@ -129,6 +148,7 @@ cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 {
 	cb_place_set_cut(so, dst, &src->cut);
 	dst->leaf = src->leaf;
+	dst->upper_serial = src->upper_serial;
 	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));
 }
 
@@ -189,6 +209,63 @@ cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
 	return cb_window_search_run(so, run, cut, from, to);
 }
 
+/* ---------- buckets as an upper level ---------- */
+
+static void
+cb_window_pin_bucket(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	cb_bucket_view_open(&so->kd, &so->pos.cut, dir, &so->view);
+	CB_TEST_POINT("scan-bucket-pinned");
+}
+
+static void
+cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
+					  CbPlace *far)
+{
+	bool		forward = merge->step > 0;
+	const CbCut *lo = forward ? &near->cut : &far->cut;
+	const CbCut *hi = forward ? &far->cut : &near->cut;
+
+	for (int i = 0; i < so->view.nchunks; i++)
+	{
+		const uint16 *order;
+		int			n = cb_bucket_view_range(&so->kd, &so->view, i, lo, hi,
+											 &order);
+		CbSource   *source;
+
+		if (n == 0)
+			continue;
+		source = &merge->sources[merge->nsources++];
+		source->kind = CB_SOURCE_CHUNK;
+		source->chunk = &so->view.chunks[i].chunk->chunk;
+		source->order = order;
+		source->cur = forward ? 0 : n - 1;
+		source->end = forward ? n : -1;
+	}
+}
+
+/*
+ * Ends the window where the bucket's range ends, if that is nearer than the
+ * leaf's bound.  Bounds of buckets are bounds of leaves, so it seldom is.
+ */
+static void
+cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
+{
+	IndexTuple	bound = forward ? so->view.hi : so->view.lo;
+	int			cmp;
+
+	if (bound == NULL)
+		return;
+	cmp = cb_key_compare_cut(&so->kd, &far->cut, bound);
+	if (forward ? cmp >= 0 : cmp <= 0)
+		return;
+	cb_place_set_tuple(so, far, bound, false);
+	if (forward)
+		far->leaf = so->cur->blkno;
+}
+
 /* ---------- the journal as an upper level ---------- */
 
 /*
@@ -207,20 +284,55 @@ cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot)
 		so->upper_completions == snapshot->snapXactCompletionCount;
 }
 
-/* Once after a rescan: tail and head are read with the snapshot taken. */
+/* Which part of the journal it is that the buckets do not hold. */
+static CbUpper *
+cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
+{
+	CbBucketView *view = &so->view;
+	CbUpper    *upper;
+
+	if (view->attach_id != 0 && view->swept)
+	{
+		CbMetaPageData meta;
+
+		/* a truncation leaves its LSN on the metapage (A16) */
+		if (OldSnapshotThresholdActive())
+			cb_tree_read_meta(so->kd.rel, snapshot, &meta);
+		return cb_copy_acquire_none(&so->kd, view->from);
+	}
+	upper = cb_copy_acquire(&so->kd, snapshot,
+							view->attach_id != 0 ? view->from : CB_POS_MAX);
+
+	/* others need not copy what comes from here on */
+	if (view->attach_id == 0 && upper->nruns > 0)
+		(void) cb_desc_attach(&so->kd);
+	return upper;
+}
+
+/*
+ * Once after a rescan, and again if the index has got or lost its buckets
+ * since: tail and head are read with the snapshot taken.  What was acquired
+ * before is kept until the next rescan, as windows may point into it.
+ */
 static void
-cb_window_copy_journal(IndexScanDesc scan)
+cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Snapshot	snapshot = scan->xs_snapshot;
 	MemoryContext oldcxt;
 
+#ifndef CB_MUTATE_I2_ATTACHMENT
+	if (so->upper != NULL && so->upper_attach_id == so->view.attach_id)
+		return;
+#else
 	if (so->upper != NULL)
 		return;
-
+#endif
 	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
-	so->upper = cb_copy_acquire(&so->kd, snapshot);
+	so->upper = cb_window_acquire_upper(so, snapshot);
 	MemoryContextSwitchTo(oldcxt);
+	so->upper_serial++;
+	so->upper_attach_id = so->view.attach_id;
 	so->upper_xmin = snapshot->xmin;
 	so->upper_xmax = snapshot->xmax;
 	so->upper_curcid = snapshot->curcid;
@@ -230,12 +342,9 @@ cb_window_copy_journal(IndexScanDesc scan)
 void
 cb_window_release_upper(CbScanOpaque so)
 {
-	CbUpper    *upper = so->upper;
-
-	if (upper == NULL)
+	if (so->upper == NULL)
 		return;
 	so->upper = NULL;
-	cb_copy_release(upper);
 	MemoryContextReset(so->upper_cxt);
 }
 
@@ -247,6 +356,7 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	CbUpper    *upper = so->upper;
 	ScanDirection dir = (ScanDirection) merge->step;
 
+	far->upper_serial = so->upper_serial;
 	for (int i = 0; i < upper->nruns; i++)
 	{
 		CbRun	   *run = upper->runs[i];
@@ -259,6 +369,7 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		if (start == end)
 			continue;
 		source = &merge->sources[merge->nsources++];
+		source->kind = CB_SOURCE_RUN;
 		source->run = run;
 		source->run_no = i;
 		source->cur = merge->step > 0 ? start : start - 1;
@@ -329,6 +440,7 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 		if (forward)
 			far->leaf = CbPageGetOpaque(page)->next;
 	}
+	cb_window_clip(so, far, forward);
 }
 
 /* Adds the leaf's entries beyond the window's starting cut to the merge. */
@@ -340,7 +452,7 @@ cb_window_open_leaf(CbScanOpaque so, CbMerge *merge)
 	OffsetNumber first_right = cb_tree_search_page(&so->kd, &so->pos.cut, page,
 												   (ScanDirection) merge->step);
 
-	source->run = NULL;
+	source->kind = CB_SOURCE_LEAF;
 	if (merge->step > 0)
 	{
 		source->cur = first_right;
@@ -385,7 +497,14 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 
 	for (; source->cur != source->end; source->cur += merge->step)
 	{
-		if (source->run != NULL)
+		if (source->kind == CB_SOURCE_CHUNK)
+		{
+			source->head = (IndexTuple)
+				cb_chunk_entry(source->chunk, source->order[source->cur]);
+			source->head_dead = false;
+			return true;
+		}
+		if (source->kind == CB_SOURCE_RUN)
 		{
 			CbSortEntry *entry = &source->run->entries[source->cur];
 
@@ -411,7 +530,7 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 static inline int
 cb_merge_rank(const CbSource *source)
 {
-	if (source->run != NULL)
+	if (source->kind != CB_SOURCE_LEAF)
 		return 1;
 	return source->head_dead ? 2 : 0;
 }
@@ -527,7 +646,7 @@ cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
 	{
 		CbSource   *source = &merge->sources[i];
 
-		if (source->run != NULL)
+		if (source->kind == CB_SOURCE_RUN)
 			far->run_index[source->run_no] =
 				forward ? source->cur : source->cur + 1;
 	}
@@ -543,6 +662,22 @@ cb_window_reverse_items(CbWindow *window)
 		window->items[i] = window->items[j];
 		window->items[j] = item;
 	}
+}
+
+/* A copy of a bucket's entry, which lives as long as the window. */
+static IndexTuple
+cb_window_keep(CbScanOpaque so, IndexTuple itup)
+{
+	CbWindow   *window = so->cur;
+	IndexTuple	copy;
+
+	if (window->upper_items == NULL)
+		window->upper_items = AllocSetContextCreate(so->cxt,
+													"cachebatch scan items",
+													ALLOCSET_SMALL_SIZES);
+	copy = MemoryContextAlloc(window->upper_items, IndexTupleSize(itup));
+	memcpy(copy, itup, IndexTupleSize(itup));
+	return copy;
 }
 
 /*
@@ -568,7 +703,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			cb_window_cut_short(so, merge);
 			return true;
 		}
-		if (source->run != NULL)
+		if (source->kind != CB_SOURCE_LEAF)
 			nupper++;
 
 		if (_bt_checkkeys(scan, source->head, natts, dir, &more) &&
@@ -576,8 +711,10 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		{
 			CbScanItem *item = &window->items[window->nitems++];
 
-			item->itup = source->head;
-			item->offset = source->run ? InvalidOffsetNumber : source->cur;
+			item->itup = source->kind == CB_SOURCE_CHUNK ?
+				cb_window_keep(so, source->head) : source->head;
+			item->offset = source->kind == CB_SOURCE_LEAF ? source->cur :
+				InvalidOffsetNumber;
 		}
 		if (!more)
 			return false;
@@ -594,20 +731,58 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	return more;
 }
 
-/*
- * Sets so->pos to the cut where a scan starts.  Finds its place in the runs,
- * so the upper levels have to be at hand.
- */
+/* Finds the place of so->pos in the runs, if it is not known. */
 static void
-cb_window_place_start(CbScanOpaque so, const CbCut *cut)
+cb_window_place_pos(CbScanOpaque so)
 {
-	cb_place_set_cut(so, &so->pos, cut);
+	CbPlace    *pos = &so->pos;
+
+	if (pos->upper_serial == so->upper_serial)
+		return;
 	for (int i = 0; i < so->upper->nruns; i++)
 	{
 		CbRun	   *run = so->upper->runs[i];
 
-		so->pos.run_index[i] = cb_window_search_run(so, run, cut, 0, run->n);
+		pos->run_index[i] = cb_window_search_run(so, run, &pos->cut, 0, run->n);
 	}
+	pos->upper_serial = so->upper_serial;
+}
+
+static void
+cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
+{
+	for (int i = 0; i < lengthof(cb_window_levels); i++)
+		cb_window_levels[i].copy(scan, dir);
+	cb_window_place_pos((CbScanOpaque) scan->opaque);
+	CB_TEST_POINT("scan-upper-copied");
+}
+
+/*
+ * Copies the levels in their order and merges them.  Returns whether there
+ * may be matches beyond the window.
+ */
+static bool
+cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
+{
+	CbMerge		merge;
+
+#ifdef CB_MUTATE_I2_ORDER
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	so->view.lo = so->view.hi = NULL;
+	cb_window_read_leaf(scan, dir);
+	CB_TEST_POINT("scan-leaf-read");
+	cb_window_release_upper(so);
+	cb_window_copy_levels(scan, dir);
+	cb_place_copy(so, ScanDirectionIsForward(dir) ? &so->cur->lo : &so->cur->hi,
+				  &so->pos);
+#else
+	cb_window_copy_levels(scan, dir);
+	cb_window_read_leaf(scan, dir);
+	CB_TEST_POINT("scan-leaf-read");
+#endif
+	cb_merge_open(scan, &merge, dir);
+	return cb_window_fill(scan, &merge, dir);
 }
 
 /* Reads the window that starts at so->pos; the scan has left the last one. */
@@ -616,29 +791,26 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
-	CbMerge		merge;
+	CbSlotMark	mark = cb_slot_mark();
 	MemoryContext oldcxt;
 	bool		more;
 
 	MemoryContextReset(so->work_cxt);
-	oldcxt = MemoryContextSwitchTo(so->work_cxt);
-
+	if (window->upper_items != NULL)
+		MemoryContextReset(window->upper_items);
 	window->nitems = 0;
 	window->nkilled = 0;
-	for (int i = 0; i < lengthof(cb_window_levels); i++)
-		cb_window_levels[i].copy(scan);
-	CB_TEST_POINT("scan-upper-copied");
-	cb_window_read_leaf(scan, dir);
-	CB_TEST_POINT("scan-leaf-read");
-#ifdef CB_MUTATE_I2_ORDER
-	cb_window_release_upper(so);
-	cb_window_copy_journal(scan);
-	cb_window_place_start(so, &so->pos.cut);
-	cb_place_copy(so, ScanDirectionIsForward(dir) ? &window->lo : &window->hi,
-				  &so->pos);
-#endif
-	cb_merge_open(scan, &merge, dir);
-	more = cb_window_fill(scan, &merge, dir);
+	oldcxt = MemoryContextSwitchTo(so->work_cxt);
+	PG_TRY();
+	{
+		more = cb_window_read_levels(scan, dir);
+	}
+	PG_FINALLY();
+	{
+		cb_slot_release_to(mark);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(oldcxt);
 
 	if (ScanDirectionIsForward(dir))
 	{
@@ -651,7 +823,6 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 		window->index = window->nitems - 1;
 		window->more_left = more && window->lo.cut.kind != CB_CUT_MIN;
 	}
-	MemoryContextSwitchTo(oldcxt);
 }
 
 /*
@@ -691,9 +862,8 @@ cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir)
 
 	if (so->cur == NULL)
 		so->cur = cb_window_make(so);
-	for (int i = 0; i < lengthof(cb_window_levels); i++)
-		cb_window_levels[i].copy(scan);
-	cb_window_place_start(so, cut);
+	cb_place_set_cut(so, &so->pos, cut);
+	so->pos.upper_serial = 0;
 	so->cur->more_left = so->cur->more_right = false;
 	return cb_window_seek(scan, dir);
 }

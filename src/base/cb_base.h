@@ -17,6 +17,11 @@ extern int	cb_journal_limit;	/* kB an index */
 extern int	cb_stage_size;		/* kB an index */
 extern int	cb_stage_total_size;	/* kB, all stages of a backend */
 
+extern int	cb_pool_size;		/* kB; -1: as large as the LLC, 0: no buckets */
+
+extern int	cb_max_workers;		/* background workers that flush */
+extern int	cb_max_delay;		/* ms until a bucket's entries are flushed */
+
 extern bool cb_preloaded;		/* set by _PG_init */
 
 extern void cb_guc_define(void);
@@ -56,9 +61,14 @@ typedef enum CbCounter
 	CB_STAT_FLUSHES_LIMIT,		/* sweeps, by cause; order of CbFlushCause */
 	CB_STAT_FLUSHES_REQUEST,
 	CB_STAT_FLUSHES_VACUUM,
+	CB_STAT_FLUSHES_FULL,
+	CB_STAT_FLUSHES_PRESSURE,
+	CB_STAT_FLUSHES_DELAY,
+	CB_STAT_FLUSHES_HELP,
 	CB_STAT_LEAF_VISITS,		/* leaves locked and changed by applies */
 	CB_STAT_DESCENTS,			/* descents from the root by applies */
 	CB_STAT_APPLIED,			/* entries those applies put into leaves */
+	CB_STAT_NO_ROOM,			/* publications that found the pool full */
 	CB_STAT_JOURNAL_READS,		/* journal pages read into private copies */
 	CB_STAT_SPLITS,
 	CB_NUM_COUNTERS
@@ -81,6 +91,7 @@ extern void cb_stat_reset(void);	/* of this database */
  * only "kill" is honoured while an LWLock is held or in a critical section.
  */
 #ifdef CB_TESTPOINTS
+extern bool cb_test_buckets;	/* setting of tests: may this backend attach? */
 extern void cb_testpoint_hit(const char *name);
 extern void cb_testpoint_define_guc(void);	/* called by cb_guc_define */
 #define CB_TEST_POINT(name) cb_testpoint_hit(name)

@@ -12,7 +12,34 @@
 int			cb_journal_limit = 4096;
 int			cb_stage_size = 64;
 int			cb_stage_total_size = 4096;
+int			cb_pool_size = -1;
+int			cb_max_workers = 2;
+int			cb_max_delay = 10000;
 bool		cb_preloaded = false;
+
+/*
+ * Those that shape shared memory.  In a backend that loads the library by
+ * itself they mean nothing, and can no longer be defined as what they are.
+ */
+static void
+cb_guc_define_startup(void)
+{
+	GucContext	context = cb_preloaded ? PGC_POSTMASTER : PGC_SIGHUP;
+
+	DefineCustomIntVariable("cache_batch.pool_size",
+							"Shared memory for cache-buckets, of all indexes together.",
+							"-1: as large as the CPU's last-level cache.  0: no buckets.",
+							&cb_pool_size,
+							-1, -1, MAX_KILOBYTES,
+							context, GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.max_workers",
+							"Background workers that flush cache-buckets, at most.",
+							"They are taken from max_worker_processes.  0: whoever fills a bucket flushes it.",
+							&cb_max_workers,
+							2, 0, 64,
+							context, 0, NULL, NULL, NULL);
+}
 
 /* Defines every setting and reserves the prefix; once, at load. */
 void
@@ -38,6 +65,15 @@ cb_guc_define(void)
 							&cb_stage_total_size,
 							4096, 64, 1024 * 1024,
 							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.max_delay",
+							"Time after which workers flush buckets that do not fill up.",
+							"It is looked at twice in this time, so up to half as much again may pass.",
+							&cb_max_delay,
+							10000, 100, 3600 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	cb_guc_define_startup();
 
 #ifdef CB_TESTPOINTS
 	cb_testpoint_define_guc();

@@ -59,6 +59,7 @@ typedef struct CbTestPoints
 	CbTestPoint point[FLEXIBLE_ARRAY_MEMBER];
 } CbTestPoints;
 
+bool		cb_test_buckets = true;
 static char *cb_test_points_string = NULL;
 static char *cb_test_hits_string = NULL;
 static CbTestPoints *cb_test_points = NULL;
@@ -190,6 +191,12 @@ cb_testpoint_show_hits(void)
 void
 cb_testpoint_define_guc(void)
 {
+	DefineCustomBoolVariable("cache_batch.test_buckets",
+							 "Whether this session gives indexes their buckets.",
+							 "Off, it leaves those alone that have none.",
+							 &cb_test_buckets,
+							 true,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("cache_batch.test_points",
 							   "Test points that act, with what they do.",
 							   NULL,

@@ -1,30 +1,75 @@
 /*-------------------------------------------------------------------------
  *
  * cb_flush.h
- *	  Moving the journal's entries into the tree in one sorted sweep.
+ *	  Moving entries into the tree in sorted batches.
+ *
+ * A sweep moves what lies in the journal; a flush moves the chunks of one
+ * bucket.  Callers of either hold RowExclusiveLock or more on the index and no
+ * LWLock, and own no chunk.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef CB_FLUSH_H
 #define CB_FLUSH_H
 
-#include "journal/cb_journal.h"
+#include "bucket/cb_bucket.h"
 
-/* why a sweep ran: names as in cache_batch_stat_indexes */
+/* why it ran: names as in cache_batch_stat_indexes */
 typedef enum CbFlushCause
 {
 	CB_FLUSH_LIMIT,				/* the journal was past its limit */
 	CB_FLUSH_REQUEST,			/* cache_batch_flush() */
-	CB_FLUSH_VACUUM
+	CB_FLUSH_VACUUM,
+	CB_FLUSH_FULL,				/* the bucket was full */
+	CB_FLUSH_PRESSURE,			/* the pool was nearly full */
+	CB_FLUSH_DELAY,				/* its entries were older than max_delay */
+	CB_FLUSH_HELP				/* an insertion found no room */
 } CbFlushCause;
 
-#define CB_NUM_FLUSH_CAUSES 3
+#define CB_NUM_FLUSH_CAUSES 7
+
+/* ---------- cb_sweep.c ---------- */
 
 /*
- * Empties the journal up to its head at the time of the call.  wait: wait for
- * another sweep of the index to end first, else return false if there is one.
- * The caller holds RowExclusiveLock or more on the index and no LWLock.
+ * Moves the journal up to its head at the time of the call, or up to limit,
+ * into the tree.  wait: wait for another sweep of the index to end first, else
+ * return false if there is one.
  */
 extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
+
+/*
+ * Moves what lay in the journal before the index got its buckets, unless
+ * somebody else is at it.
+ */
+extern void cb_flush_before(Relation rel, CbDesc *desc);
+
+/* ---------- cb_flush.c ---------- */
+
+/*
+ * Flushes a bucket of an attachment.  False if there was nothing to do, or
+ * the attachment is gone.
+ */
+extern bool cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id,
+							uint32 bucket, CbFlushCause cause);
+
+/*
+ * Makes some room: one chunk of this bucket, or of the attachment's fullest.
+ * False: there is none to be had.
+ */
+extern bool cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id,
+						  uint32 bucket);
+
+/*
+ * Moves everything that was published before the call into the tree, and
+ * truncates the journal so far.  Waits for others who are at it.
+ */
+extern void cb_flush_drain(Relation rel, CbFlushCause cause);
+
+/* Has a publication made flushes due? */
+extern bool cb_flush_is_due(const CbPublishResult *result);
+
+/* Asks workers for them or, if there are none and it may, does them. */
+extern void cb_flush_after_publish(Relation rel, const CbPublishResult *result,
+								   bool may_work);
 
 #endif							/* CB_FLUSH_H */

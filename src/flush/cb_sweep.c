@@ -23,9 +23,6 @@
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
-/* the page number that stands for "sweep of this index" in the lock manager */
-#define CB_SWEEP_LOCK_PAGE		1
-
 static void
 cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stats)
 {
@@ -37,9 +34,9 @@ cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stat
 	cb_stat_add(rel, CB_STAT_SPLITS, stats->splits);
 }
 
-/* The sweep itself; the sweep lock is held. */
+/* The sweep itself, up to the limit; the sweep lock is held. */
 static void
-cb_sweep_run(Relation rel, CbFlushCause cause)
+cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch sweep",
@@ -51,7 +48,7 @@ cb_sweep_run(Relation rel, CbFlushCause cause)
 
 	CB_TEST_POINT("sweep-start");
 	cb_key_init(&kd, rel);
-	cb_journal_read_all(&kd, &batch);
+	cb_journal_read_all(&kd, limit, &batch);
 	CB_TEST_POINT("sweep-read");
 #ifdef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);
@@ -70,6 +67,36 @@ cb_sweep_run(Relation rel, CbFlushCause cause)
 }
 
 /*
+ * How far a sweep may go: to where the buckets' entries begin, if the index
+ * has any.  Under the sweep lock no other attachment can come.
+ */
+static CbPos
+cb_sweep_limit(Relation rel, CbDesc **desc, uint64 *attach_id)
+{
+	CbPos		from;
+
+	*desc = cb_desc_find(rel);
+	*attach_id = *desc ? cb_desc_attachment(*desc, rel, &from) : 0;
+#ifdef CB_MUTATE_I4_SWEEPLIMIT
+	from = CB_POS_MAX;
+#endif
+	return *attach_id != 0 ? from : CB_POS_MAX;
+}
+
+/* Sweeps as far as it may; the sweep lock is held. */
+static void
+cb_sweep_all(Relation rel, CbFlushCause cause)
+{
+	CbDesc	   *desc;
+	uint64		attach_id;
+	CbPos		limit = cb_sweep_limit(rel, &desc, &attach_id);
+
+	cb_sweep_run(rel, limit, cause);
+	if (attach_id != 0)
+		cb_desc_note_tail(desc, attach_id, limit);
+}
+
+/*
  * Empties the journal up to its head at the time of the call; see the header.
  */
 bool
@@ -82,7 +109,14 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 	else if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return false;
 
-	cb_sweep_run(rel, cause);
+	cb_sweep_all(rel, cause);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	return true;
+}
+
+void
+cb_flush_before(Relation rel, CbDesc *desc)
+{
+	if (cb_load_acquire(&desc->tail) < desc->from)
+		(void) cb_flush_sweep(rel, CB_FLUSH_DELAY, false);
 }

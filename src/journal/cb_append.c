@@ -183,57 +183,40 @@ cb_redo_journal_append(XLogReaderState *record)
 	}
 }
 
-/* ---------- finding the last page ---------- */
+/* ---------- the lane ---------- */
 
-/*
- * The first journal page of an index.  Returns false if another backend made
- * it meanwhile.
- */
-static bool
-cb_append_first_page(Relation rel, CbAppendChunk *chunk)
+/* the last page of the journal, or the metapage of an index that has none */
+typedef struct CbLane
 {
-	Buffer		buf = cb_tree_alloc_page(rel);
-	Buffer		meta_buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
-	CbMetaPageData *meta;
-	CbRelCache *cache;
+	Buffer		last;
+	Buffer		meta;
+	uint64		seq;			/* of the last page, or of the first to come */
+} CbLane;
 
-	LockBuffer(meta_buf, BUFFER_LOCK_EXCLUSIVE);
-	meta = cb_page_check_meta(rel, BufferGetPage(meta_buf));
-	if (meta->journal_tail_block != InvalidBlockNumber)
-	{
-		UnlockReleaseBuffer(meta_buf);
-		cb_tree_return_page(rel, buf);
-		return false;
-	}
-	cb_append_chunk(rel, buf, CbPosSeq(meta->journal_tail), chunk,
-					InvalidBuffer, meta_buf);
-
-	cache = cb_rel_cache(rel);
-	cache->journal_block = BufferGetBlockNumber(buf);
-	cache->journal_seq = CbPosSeq(meta->journal_tail);
-	UnlockReleaseBuffer(meta_buf);
-	UnlockReleaseBuffer(buf);
-	return true;
+static bool
+cb_append_is_page(Page page, uint64 seq)
+{
+	return !PageIsNew(page) &&
+		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
+		CbPageIsJournal(page) && CbJournalGetHeader(page)->seq == seq;
 }
 
 /*
- * Go to a page of the journal and from there to the last one, and lock it
- * exclusively.  InvalidBuffer if the page was recycled: begin again from the
- * tail.
+ * Go from a page of the journal to the last one, and pin it.  InvalidBuffer if
+ * the page was recycled: begin again from the tail.
  */
 static Buffer
-cb_append_find_last(Relation rel, BlockNumber blkno, uint64 *seq)
+cb_append_walk(Relation rel, BlockNumber blkno, uint64 *seq)
 {
 	for (;;)
 	{
 		Buffer		buf = ReadBuffer(rel, blkno);
 		Page		page = BufferGetPage(buf);
 
-		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
 		if (!PageIsNew(page))
 			cb_page_check(rel, blkno, page);
-		if (PageIsNew(page) || !CbPageIsJournal(page) ||
-			CbJournalGetHeader(page)->seq != *seq)
+		if (!cb_append_is_page(page, *seq))
 		{
 			UnlockReleaseBuffer(buf);
 			return InvalidBuffer;
@@ -242,47 +225,87 @@ cb_append_find_last(Relation rel, BlockNumber blkno, uint64 *seq)
 			((PageHeader) page)->pd_lower > CB_JOURNAL_END)
 			cb_append_report_corrupt(rel, blkno, *seq);
 		blkno = CbPageGetOpaque(page)->next;
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 		if (blkno == InvalidBlockNumber)
 			return buf;
 		(*seq)++;
-		UnlockReleaseBuffer(buf);
+		ReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
 
 /*
- * Lock the last page of the journal: the lane.  InvalidBuffer if the index
- * has no journal page yet.
+ * Pin the journal's last page as it is now, or the metapage if the index has
+ * no journal page.  hint: the page that we remember will do, unseen.
  */
-static Buffer
-cb_append_lock_last(Relation rel, uint64 *seq)
+static void
+cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
-	Buffer		buf;
 	CbMetaPageData meta;
 
+	lane->last = lane->meta = InvalidBuffer;
 	if (cache->journal_block != InvalidBlockNumber)
 	{
-		*seq = cache->journal_seq;
-		buf = cb_append_find_last(rel, cache->journal_block, seq);
-		if (BufferIsValid(buf))
-			return buf;
+		lane->seq = cache->journal_seq;
+		lane->last = hint ? ReadBuffer(rel, cache->journal_block) :
+			cb_append_walk(rel, cache->journal_block, &lane->seq);
+		if (BufferIsValid(lane->last))
+			return;
 	}
 
 	/* the tail may move on while we go to it, but not for ever */
 	for (int tries = 0; tries < 1000; tries++)
 	{
 		cb_tree_read_meta(rel, NULL, &meta);
+		lane->seq = CbPosSeq(meta.journal_tail);
 		if (meta.journal_tail_block == InvalidBlockNumber)
-			return InvalidBuffer;
-		*seq = CbPosSeq(meta.journal_tail);
-		buf = cb_append_find_last(rel, meta.journal_tail_block, seq);
-		if (BufferIsValid(buf))
-			return buf;
+		{
+			lane->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+			return;
+		}
+		lane->last = cb_append_walk(rel, meta.journal_tail_block, &lane->seq);
+		if (BufferIsValid(lane->last))
+			return;
 	}
 	cb_append_report_corrupt(rel, meta.journal_tail_block,
 							 CbPosSeq(meta.journal_tail));
-	return InvalidBuffer;		/* keep compiler quiet */
+}
+
+/* Lock what was pinned; false: the journal has gone on since. */
+static bool
+cb_append_lock_lane(Relation rel, CbLane *lane)
+{
+	Buffer		buf = BufferIsValid(lane->last) ? lane->last : lane->meta;
+	Page		page = BufferGetPage(buf);
+	bool		is_last;
+
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	if (BufferIsValid(lane->last))
+		is_last = cb_append_is_page(page, lane->seq) &&
+			CbPageGetOpaque(page)->next == InvalidBlockNumber;
+	else
+		is_last = cb_page_check_meta(rel, page)->journal_tail_block ==
+			InvalidBlockNumber;
+	if (!is_last)
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+	return is_last;
+}
+
+static void
+cb_append_unpin_lane(CbLane *lane)
+{
+	ReleaseBuffer(BufferIsValid(lane->last) ? lane->last : lane->meta);
+}
+
+static void
+cb_append_release_lane(CbLane *lane, const CbAppendSink *sink, void *arg)
+{
+	LockBuffer(BufferIsValid(lane->last) ? lane->last : lane->meta,
+			   BUFFER_LOCK_UNLOCK);
+	if (sink)
+		sink->unlock(arg);
+	cb_append_unpin_lane(lane);
 }
 
 static void
@@ -294,62 +317,183 @@ cb_append_remember(Relation rel, Buffer buf, uint64 seq)
 	cache->journal_seq = seq;
 }
 
-/* Lock a fresh page under the lane.  False: it cannot be used any more. */
+/*
+ * Take the lane, with the sink's locks before it.  All that may read from
+ * disk is done before.  False: the sink does not want it.
+ */
 static bool
-cb_append_claim(Buffer fresh, CbPos tail)
+cb_append_take_lane(Relation rel, CbLane *lane, const CbAppendSink *sink,
+					void *arg)
 {
-	if (!ConditionalLockBuffer(fresh))
+	for (bool hint = true;; hint = false)
+	{
+		cb_append_find_lane(rel, hint, lane);
+		if (sink && !sink->lock(arg))
+		{
+			cb_append_unpin_lane(lane);
+			return false;
+		}
+		if (cb_append_lock_lane(rel, lane))
+			return true;
+		if (sink)
+			sink->unlock(arg);
+		cb_append_unpin_lane(lane);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* The position behind the journal's last entry; the lane is held. */
+static CbPos
+cb_append_lane_head(const CbLane *lane)
+{
+	if (!BufferIsValid(lane->last))
+		return CbPosMake(lane->seq, CB_JOURNAL_FIRST);
+	return CbPosMake(lane->seq,
+					 ((PageHeader) BufferGetPage(lane->last))->pd_lower);
+}
+
+/* Shows the head to the sink, as reserve() for no entries. */
+void
+cb_journal_visit_head(Relation rel, const CbAppendSink *sink, void *arg)
+{
+	CbLane		lane;
+
+	if (!cb_append_take_lane(rel, &lane, sink, arg))
+		return;
+	(void) sink->reserve(arg, 0, 0, cb_append_lane_head(&lane),
+						 BufferIsValid(lane.last) ?
+						 BufferGetBlockNumber(lane.last) : InvalidBlockNumber);
+	if (BufferIsValid(lane.last))
+		cb_append_remember(rel, lane.last, lane.seq);
+	cb_append_release_lane(&lane, sink, arg);
+}
+
+/* ---------- appending ---------- */
+
+/* what one call of cb_journal_append() works on */
+typedef struct CbAppend
+{
+	Relation	rel;
+	CbSortEntry *entries;
+	int			n;
+	int			done;
+	const CbAppendSink *sink;
+	void	   *arg;
+	Buffer		fresh;			/* a pinned page to go on with, if valid */
+	CbPos		tail;			/* below this, fresh was a free page */
+	bool		want_fresh;		/* there must be one */
+	bool		stopped;		/* by the sink */
+} CbAppend;
+
+/* Lock the fresh page under the lane.  False: it cannot be used any more. */
+static bool
+cb_append_claim(CbAppend *append)
+{
+	if (!ConditionalLockBuffer(append->fresh))
 		return false;
-	if (cb_tree_page_is_free(BufferGetPage(fresh), tail))
+	if (cb_tree_page_is_free(BufferGetPage(append->fresh), append->tail))
 		return true;
-	LockBuffer(fresh, BUFFER_LOCK_UNLOCK);
+	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
 	return false;
 }
 
+/* Give a fresh page back that was not used; it is not locked. */
+static void
+cb_append_drop_fresh(CbAppend *append)
+{
+	if (!BufferIsValid(append->fresh))
+		return;
+	/* the map is only a hint, should it be in use by now */
+	RecordFreeIndexPage(append->rel, BufferGetBlockNumber(append->fresh));
+	ReleaseBuffer(append->fresh);
+	append->fresh = InvalidBuffer;
+}
+
 /*
- * Append what fits of the entries.  fresh: a pinned page to go on with if the
- * last one is full, or InvalidBuffer, and a tail below which it was free.
- * *fresh is released and set to InvalidBuffer when it is used or turns out not
- * to be free.  Returns the number of entries appended: 0 asks for a fresh page.
+ * Append what goes to one page: the last one, or (*is_new) the fresh one,
+ * which is locked.  Returns the number of entries.
  */
 static int
-cb_append_some(Relation rel, CbSortEntry *entries, int n, Buffer *fresh,
-			   CbPos tail)
+cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
 {
 	CbAppendChunk chunk;
-	uint64		seq;
-	Buffer		last = cb_append_lock_last(rel, &seq);
+	Buffer		buf = is_new ? append->fresh : lane->last;
+	CbPos		pos = cb_append_lane_head(lane);
+	Size		room = is_new ? CB_JOURNAL_END - CB_JOURNAL_FIRST :
+		cb_append_page_room(BufferGetPage(buf));
+	uint64		seq = lane->seq + (is_new && BufferIsValid(lane->last));
+	CbSortEntry *entries = append->entries + append->done;
+	const CbAppendSink *sink = append->sink;
 
-	if (!BufferIsValid(last))
+	cb_append_fill_chunk(&chunk, entries, append->n - append->done, room);
+	if (sink)
 	{
-		cb_append_fill_chunk(&chunk, entries, n, CB_JOURNAL_END - CB_JOURNAL_FIRST);
-		return cb_append_first_page(rel, &chunk) ? chunk.n : 0;
-	}
+		int			m = sink->reserve(append->arg, append->done, chunk.n, pos,
+									  BufferGetBlockNumber(buf));
 
-	cb_append_fill_chunk(&chunk, entries, n, cb_append_page_room(BufferGetPage(last)));
-	if (chunk.n > 0)
-	{
-		cb_append_chunk(rel, last, seq, &chunk, InvalidBuffer, InvalidBuffer);
-		cb_append_remember(rel, last, seq);
+		append->stopped = m < chunk.n;
+		if (m == 0)
+			return 0;
+		if (m < chunk.n)
+			cb_append_fill_chunk(&chunk, entries, m, room);
 	}
-	else if (BufferIsValid(*fresh) && !cb_append_claim(*fresh, tail))
-	{
-		/* the map is only a hint, should it be in use by now */
-		RecordFreeIndexPage(rel, BufferGetBlockNumber(*fresh));
-		ReleaseBuffer(*fresh);
-		*fresh = InvalidBuffer;
-	}
-	else if (BufferIsValid(*fresh))
-	{
-		cb_append_fill_chunk(&chunk, entries, n, CB_JOURNAL_END - CB_JOURNAL_FIRST);
-		CB_TEST_POINT("journal-newpage");
-		cb_append_chunk(rel, *fresh, seq + 1, &chunk, last, InvalidBuffer);
-		cb_append_remember(rel, *fresh, seq + 1);
-		UnlockReleaseBuffer(*fresh);
-		*fresh = InvalidBuffer;
-	}
-	UnlockReleaseBuffer(last);
+	if (is_new)
+		pos = CbPosMake(seq, CB_JOURNAL_FIRST);
+	cb_append_chunk(append->rel, buf, seq, &chunk,
+					is_new ? lane->last : InvalidBuffer,
+					is_new ? lane->meta : InvalidBuffer);
+	if (sink && sink->fill)
+		sink->fill(append->arg, append->done, chunk.n, pos, pos + chunk.len,
+				   BufferGetBlockNumber(buf));
+	cb_append_remember(append->rel, buf, seq);
 	return chunk.n;
+}
+
+/* Append what goes to the next page that has room, and release the lane. */
+static void
+cb_append_some(CbAppend *append)
+{
+	CbLane		lane;
+	Size		first = MAXALIGN(IndexTupleSize(append->entries[append->done].itup));
+	int			m = 0;
+
+	append->want_fresh = false;
+	if (!cb_append_take_lane(append->rel, &lane, append->sink, append->arg))
+	{
+		append->stopped = true;
+		return;
+	}
+	if (BufferIsValid(lane.last) &&
+		first <= cb_append_page_room(BufferGetPage(lane.last)))
+		m = cb_append_to_page(append, &lane, false);
+	else if (BufferIsValid(append->fresh) && cb_append_claim(append))
+	{
+		CB_TEST_POINT("journal-newpage");
+		m = cb_append_to_page(append, &lane, true);
+		LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
+		if (m > 0)
+		{
+			ReleaseBuffer(append->fresh);
+			append->fresh = InvalidBuffer;
+		}
+	}
+	else
+		append->want_fresh = true;
+	append->done += m;
+	cb_append_release_lane(&lane, append->sink, append->arg);
+}
+
+/* Obtain a fresh page, before the lane is taken. */
+static void
+cb_append_get_fresh(CbAppend *append)
+{
+	CbMetaPageData meta;
+
+	cb_append_drop_fresh(append);
+	append->fresh = cb_tree_alloc_page(append->rel);
+	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
+	cb_tree_read_meta(append->rel, NULL, &meta);
+	append->tail = meta.journal_tail;
 }
 
 /* The journal's length, in bytes, as far as this backend knows. */
@@ -366,48 +510,35 @@ cb_append_journal_length(Relation rel)
 }
 
 /*
- * Append n entries, in the order given.  Returns the length of the journal
- * afterwards, in bytes.  The caller holds RowExclusiveLock on the index and
- * no LWLock.  After an error a prefix of the entries may have been appended.
+ * Append n entries, in the order given.  Returns how many were: fewer if the
+ * sink stopped it.  *length: of the journal afterwards, in bytes.  The caller
+ * holds RowExclusiveLock on the index and no LWLock.  After an error a prefix
+ * of the entries may have been appended.
  */
-uint64
-cb_journal_append(Relation rel, CbSortEntry *entries, int n)
+int
+cb_journal_append(Relation rel, CbSortEntry *entries, int n,
+				  const CbAppendSink *sink, void *arg, uint64 *length)
 {
-	uint64		length;
-	int			done = 0;
+	CbAppend	append = {.rel = rel, .entries = entries, .n = n,
+	.sink = sink, .arg = arg};
 
-	while (done < n)
+	while (append.done < n && !append.stopped)
 	{
-		Buffer		fresh = InvalidBuffer;
-		int			appended = cb_append_some(rel, entries + done, n - done, &fresh, 0);
-
-		if (appended == 0)
-		{
-			CbMetaPageData meta;
-
-			fresh = cb_tree_alloc_page(rel);
-			LockBuffer(fresh, BUFFER_LOCK_UNLOCK);
-			cb_tree_read_meta(rel, NULL, &meta);
-			appended = cb_append_some(rel, entries + done, n - done, &fresh,
-									  meta.journal_tail);
-			if (BufferIsValid(fresh))
-			{
-				RecordFreeIndexPage(rel, BufferGetBlockNumber(fresh));
-				ReleaseBuffer(fresh);
-			}
-		}
-		done += appended;
+		cb_append_some(&append);
+		if (append.want_fresh)
+			cb_append_get_fresh(&append);
 		CHECK_FOR_INTERRUPTS();
 	}
+	cb_append_drop_fresh(&append);
 
-	length = cb_append_journal_length(rel);
-	if (length > (uint64) cb_journal_limit * 1024)
+	*length = cb_append_journal_length(rel);
+	if (*length > (uint64) cb_journal_limit * 1024)
 	{
 		CbMetaPageData meta;
 
 		/* the tail that we know may be an old one */
 		cb_tree_read_meta(rel, NULL, &meta);
-		length = cb_append_journal_length(rel);
+		*length = cb_append_journal_length(rel);
 	}
-	return length;
+	return append.done;
 }

@@ -298,7 +298,8 @@ cb_copy_clear_others(CbCopy *keep)
  * False: a page was recycled under us.
  */
 static bool
-cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot)
+cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
+			   CbPos limit)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch journal run",
@@ -306,7 +307,7 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot)
 	CbReader	reader;
 	bool		complete;
 
-	cb_read_begin(&reader, cxt, copy->pos, copy->block);
+	cb_read_begin(&reader, cxt, copy->pos, copy->block, limit);
 	complete = cb_read_to_head(kd, &reader, snapshot);
 	cb_stat_add(kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 	if (complete && reader.n > 0)
@@ -332,7 +333,8 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot)
  * functions may run SQL (C11).  False as cb_copy_extend().
  */
 static bool
-cb_copy_catch_up(const CbKeyDesc *kd, CbCopy *copy, CbPos tail, Snapshot snapshot)
+cb_copy_catch_up(const CbKeyDesc *kd, CbCopy *copy, CbPos tail,
+				 Snapshot snapshot, CbPos limit)
 {
 	volatile bool complete = false;
 
@@ -341,7 +343,7 @@ cb_copy_catch_up(const CbKeyDesc *kd, CbCopy *copy, CbPos tail, Snapshot snapsho
 	{
 		cb_copy_compact(kd, copy, tail);
 		CB_TEST_POINT("copy-read");
-		complete = cb_copy_extend(kd, copy, snapshot);
+		complete = cb_copy_extend(kd, copy, snapshot, limit);
 	}
 	PG_FINALLY();
 	{
@@ -351,9 +353,13 @@ cb_copy_catch_up(const CbKeyDesc *kd, CbCopy *copy, CbPos tail, Snapshot snapsho
 	return complete;
 }
 
-/* Bring the copy up to the journal's head; returns the tail it is valid from. */
+/*
+ * Bring the copy up to the journal's head or the limit; returns the tail that
+ * it is valid from.
+ */
 static CbPos
-cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbCopy **copy_p)
+cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
+				CbCopy **copy_p)
 {
 	CbPos		last_tail = 0;
 
@@ -372,7 +378,8 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbCopy **copy_p)
 			copy->pos = meta.journal_tail;
 			copy->block = meta.journal_tail_block;
 		}
-		if (cb_copy_catch_up(kd, copy, meta.journal_tail, snapshot))
+		if (copy->pos >= limit ||
+			cb_copy_catch_up(kd, copy, meta.journal_tail, snapshot, limit))
 			return meta.journal_tail;
 
 		/* recycled: the tail has moved past what we were reading, or must */
@@ -394,23 +401,18 @@ cb_copy_release_callback(void *arg)
 	cb_copy_release(arg);
 }
 
-/*
- * What a scan with this snapshot has to see of the journal.  The result lives
- * in the current memory context and is released with it, or before by
- * cb_copy_release().
- */
-CbUpper *
-cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot)
+/* A CbUpper in the current memory context, which releases it at its end. */
+static CbUpper *
+cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 {
 	CbUpper    *upper = palloc0(sizeof(CbUpper));
-	CbCopy	   *copy;
 
-	upper->tail = cb_copy_refresh(kd, snapshot, &copy);
+	upper->tail = tail;
 #ifdef CB_MUTATE_I11_TAIL
 	upper->tail = 0;
 #endif
-	upper->nruns = copy->nruns;
-	for (int i = 0; i < copy->nruns; i++)
+	upper->nruns = copy ? copy->nruns : 0;
+	for (int i = 0; i < upper->nruns; i++)
 	{
 		upper->runs[i] = copy->runs[i];
 		upper->runs[i]->refcount++;
@@ -418,9 +420,40 @@ cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot)
 	upper->cb.func = cb_copy_release_callback;
 	upper->cb.arg = upper;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &upper->cb);
+	return upper;
+}
+
+/*
+ * What a scan with this snapshot has to see of the journal up to the limit,
+ * the end of some entry.  The result lives in the current memory context and
+ * is released with it, or before by cb_copy_release().
+ */
+CbUpper *
+cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
+{
+	CbCopy	   *copy;
+	CbPos		tail = cb_copy_refresh(kd, snapshot, limit, &copy);
+	CbUpper    *upper = cb_copy_make_upper(tail, copy);
+
 	if (cb_copy_total > CB_COPY_TOTAL_LIMIT)
 		cb_copy_clear_others(copy);
 	return upper;
+}
+
+/*
+ * The same where the caller knows that all of it is in the tree: nothing.
+ * tail is one that was seen.  Lets go of the copy's memory.
+ */
+CbUpper *
+cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail)
+{
+	Oid			indexoid = RelationGetRelid(kd->rel);
+	CbCopy	   *copy = cb_copies == NULL ? NULL :
+		hash_search(cb_copies, &indexoid, HASH_FIND, NULL);
+
+	if (copy != NULL && !copy->busy)
+		cb_copy_clear(copy);
+	return cb_copy_make_upper(tail, NULL);
 }
 
 /* Drop the references; may be called twice. */

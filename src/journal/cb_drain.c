@@ -22,11 +22,11 @@
 #include "wal/cb_wal.h"
 
 /*
- * Read everything from the tail to the head as it is now, into the current
- * memory context.
+ * Read everything from the tail to the head as it is now, or to the limit,
+ * into the current memory context.
  */
 void
-cb_journal_read_all(const CbKeyDesc *kd, CbJournalBatch *batch)
+cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 {
 	CbMetaPageData meta;
 	CbReader	reader;
@@ -35,11 +35,12 @@ cb_journal_read_all(const CbKeyDesc *kd, CbJournalBatch *batch)
 	memset(batch, 0, sizeof(CbJournalBatch));
 	batch->from = batch->upto = meta.journal_tail;
 	batch->upto_block = meta.journal_tail_block;
-	if (meta.journal_tail_block == InvalidBlockNumber)
+	if (meta.journal_tail_block == InvalidBlockNumber ||
+		meta.journal_tail >= limit)
 		return;
 
 	cb_read_begin(&reader, CurrentMemoryContext, meta.journal_tail,
-				  meta.journal_tail_block);
+				  meta.journal_tail_block, limit);
 	if (!cb_read_to_head(kd, &reader, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
@@ -113,6 +114,61 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 		RecordFreeIndexPage(rel, batch->pages[i]);
 	if (batch->npages > 0)
 		IndexFreeSpaceMapVacuum(rel);
+}
+
+/* The right link of a journal page that lies between tail and head. */
+static BlockNumber
+cb_drain_next(Relation rel, BlockNumber blkno, uint64 seq)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+	Page		page = BufferGetPage(buf);
+	BlockNumber next = InvalidBlockNumber;
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page) && CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
+		CbPageIsJournal(page) && CbJournalGetHeader(page)->seq == seq)
+		next = CbPageGetOpaque(page)->next;
+	UnlockReleaseBuffer(buf);
+	if (next == InvalidBlockNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
+						blkno, RelationGetRelationName(rel), seq),
+				 errhint("Please REINDEX it.")));
+	return next;
+}
+
+/*
+ * Move the tail to a position between it and the head, below which all
+ * entries are in the tree.  The caller holds the sweep lock.  False: the tail
+ * is there already.
+ */
+bool
+cb_journal_truncate_to(Relation rel, CbPos pos)
+{
+	CbMetaPageData meta;
+	CbJournalBatch batch = {0};
+	uint64		seq;
+
+	cb_tree_read_meta(rel, NULL, &meta);
+	if (pos <= meta.journal_tail ||
+		meta.journal_tail_block == InvalidBlockNumber)
+		return false;
+	seq = CbPosSeq(meta.journal_tail);
+	batch.from = meta.journal_tail;
+	batch.upto = pos;
+	batch.upto_block = meta.journal_tail_block;
+	batch.pages = MemoryContextAllocHuge(CurrentMemoryContext,
+										 (CbPosSeq(pos) - seq + 1) * sizeof(BlockNumber));
+	for (; seq < CbPosSeq(pos); seq++)
+	{
+		batch.pages[batch.npages++] = batch.upto_block;
+		batch.upto_block = cb_drain_next(rel, batch.upto_block, seq);
+		CHECK_FOR_INTERRUPTS();
+	}
+	cb_journal_truncate(rel, &batch);
+	pfree(batch.pages);
+	return true;
 }
 
 /* Redo of XLOG_CB_JOURNAL_TRUNCATE. */

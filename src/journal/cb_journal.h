@@ -33,6 +33,9 @@ typedef struct CbRun
 
 #define CB_MAX_RUNS		8
 
+/* no limit: as far as the journal's head */
+#define CB_POS_MAX		PG_UINT64_MAX
+
 /*
  * What a scan sees of the upper levels: entries of the runs at journal
  * positions >= tail.  Immutable for the scan's life.
@@ -58,17 +61,52 @@ typedef struct CbJournalBatch
 	CbSortEntry *entries;		/* unsorted, journal order */
 } CbJournalBatch;
 
+/*
+ * What an upper layer does around the append lane.
+ *
+ * lock		before the lane is taken; false: don't.  Nothing that can fail or
+ *			wait for long may happen from here to unlock.
+ * reserve	with the lane: how many of the n entries from number first on may
+ *			be appended at head, or behind it
+ * fill		with the lane, once m of them are in the journal: the first at pos,
+ *			and head behind the last.  Cannot fail.
+ * unlock	when the lane is free again
+ */
+typedef struct CbAppendSink
+{
+	bool		(*lock) (void *arg);
+	int			(*reserve) (void *arg, int first, int n, CbPos head,
+							BlockNumber block);
+	void		(*fill) (void *arg, int first, int m, CbPos pos, CbPos head,
+						 BlockNumber block);
+	void		(*unlock) (void *arg);
+} CbAppendSink;
+
+/*
+ * The page number that stands for "sweep of this index" in the lock manager.
+ * Its holder alone moves the tail; who attaches buckets holds it, too.
+ */
+#define CB_SWEEP_LOCK_PAGE		1
+
 /* cb_append.c */
-extern uint64 cb_journal_append(Relation rel, CbSortEntry *entries, int n);
+extern int	cb_journal_append(Relation rel, CbSortEntry *entries, int n,
+							  const CbAppendSink *sink, void *arg,
+							  uint64 *length);
+extern void cb_journal_visit_head(Relation rel, const CbAppendSink *sink,
+								  void *arg);
 extern void cb_redo_journal_append(XLogReaderState *record);
 
 /* cb_copy.c: private sorted copies */
-extern CbUpper *cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot);
+extern CbUpper *cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot,
+								CbPos limit);
+extern CbUpper *cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail);
 extern void cb_copy_release(CbUpper *upper);
 
 /* cb_drain.c */
-extern void cb_journal_read_all(const CbKeyDesc *kd, CbJournalBatch *batch);
+extern void cb_journal_read_all(const CbKeyDesc *kd, CbPos limit,
+								CbJournalBatch *batch);
 extern void cb_journal_truncate(Relation rel, const CbJournalBatch *batch);
+extern bool cb_journal_truncate_to(Relation rel, CbPos pos);
 extern void cb_redo_journal_truncate(XLogReaderState *record);
 
 #endif							/* CB_JOURNAL_H */

@@ -19,12 +19,14 @@
 
 /* Begin to read at pos, which lies in the given block. */
 void
-cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos, BlockNumber block)
+cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos, BlockNumber block,
+			  CbPos limit)
 {
 	memset(reader, 0, sizeof(CbReader));
 	reader->cxt = cxt;
 	reader->pos = pos;
 	reader->block = block;
+	reader->limit = limit;
 }
 
 static void
@@ -111,6 +113,8 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		TestForOldSnapshot(snapshot, kd->rel, page);
 #endif
 	len = ((PageHeader) page)->pd_lower - off;
+	if (reader->limit < reader->pos + len)
+		len = Max(reader->limit, reader->pos) - reader->pos;
 	if (len > 0)
 	{
 		bytes = MemoryContextAlloc(reader->cxt, len);
@@ -122,7 +126,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 	reader->npages++;
 	if (len > 0)
 		cb_read_parse(kd, reader, bytes, len, seq, off);
-	*more = next != InvalidBlockNumber;
+	*more = next != InvalidBlockNumber && reader->pos + len < reader->limit;
 	if (*more)
 	{
 		cb_read_note_left(reader);
@@ -135,8 +139,8 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 }
 
 /*
- * Read all entries from reader->pos to the head; afterwards reader->pos is
- * the head.  Holds one page lock at a time.  False: a page was recycled, so
+ * Read all entries from reader->pos to the head, or to the limit; afterwards
+ * reader->pos is there.  Holds one page lock at a time.  False: a page was recycled, so
  * what was to be read is in the tree; begin again from the new tail.
  */
 bool

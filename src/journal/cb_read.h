@@ -15,6 +15,7 @@ typedef struct CbReader
 {
 	MemoryContext cxt;			/* of the entries and their bytes */
 	CbPos		pos;			/* where to read on */
+	CbPos		limit;			/* end of an entry; not to be read beyond */
 	BlockNumber block;			/* page of pos */
 	int			npages;			/* pages read */
 	int			n;
@@ -26,7 +27,7 @@ typedef struct CbReader
 } CbReader;
 
 extern void cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos,
-						  BlockNumber block);
+						  BlockNumber block, CbPos limit);
 extern bool cb_read_to_head(const CbKeyDesc *kd, CbReader *reader,
 							Snapshot snapshot);
 

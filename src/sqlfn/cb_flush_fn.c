@@ -82,7 +82,7 @@ cb_flush_fn_sweep(Relation rel)
 
 	cb_stage_publish_index(rel);
 	cb_tree_read_meta(rel, NULL, &before);
-	cb_flush_sweep(rel, CB_FLUSH_REQUEST, true);
+	cb_flush_drain(rel, CB_FLUSH_REQUEST);
 	cb_tree_read_meta(rel, NULL, &after);
 
 	AtEOXact_GUC(false, nestlevel);

@@ -8,8 +8,10 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "flush/cb_worker.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_stat_get);
@@ -42,11 +44,17 @@ cache_batch_stat_get(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
-/* cache_batch_stat_reset(): all counters of this database's indexes */
+/*
+ * cache_batch_stat_reset(): all counters of this database's indexes and
+ * workers, its last error, and the pool's counter, which is everybody's
+ */
 Datum
 cache_batch_stat_reset(PG_FUNCTION_ARGS)
 {
 	cb_require_preload();
 	cb_stat_reset();
+	cb_worker_list_reset(MyDatabaseId);
+	if (cb_pool != NULL)
+		cb_store_relaxed(&cb_pool->no_room, 0);
 	PG_RETURN_VOID();
 }

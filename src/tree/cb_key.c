@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * cb_key.c
- *	  Comparing, sorting and forming entries, separators and cuts.
+ *	  Comparing and forming entries, separators and cuts.
  *
  * Comparisons go through SortSupport, so that common types are compared
  * without the function manager.  The order is the operator class's own; no
- * abbreviated key stands in for it here.
+ * abbreviated key stands in for it here (see cb_key_sort.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,9 +15,6 @@
 #include "catalog/pg_am_d.h"
 #include "tree/cb_key.h"
 #include "utils/memutils.h"
-
-#define CB_SORTSUPPORT_PROC BTSORTSUPPORT_PROC
-#define CB_ORDER_PROC BTORDER_PROC
 
 /*
  * Fill in the key description of an index, for as long as the relation is
@@ -29,6 +26,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 	kd->rel = rel;
 	kd->tupdesc = RelationGetDescr(rel);
 	kd->nkeyatts = IndexRelationGetNumberOfKeyAttributes(rel);
+	kd->abbrev.kind = CB_ABBREV_UNKNOWN;
 	memset(kd->ssup, 0, sizeof(SortSupportData) * kd->nkeyatts);
 
 	for (int i = 0; i < kd->nkeyatts; i++)
@@ -190,36 +188,6 @@ cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry, IndexTuple itup)
 	entry->first = index_getattr(itup, 1, kd->tupdesc, &entry->first_null);
 	entry->itup = itup;
 	entry->pos = 0;
-}
-
-static int
-cb_key_compare_sort_entries(const void *a, const void *b, void *arg)
-{
-	const CbKeyDesc *kd = arg;
-	const CbSortEntry *ea = a;
-	const CbSortEntry *eb = b;
-	int			cmp;
-
-	cmp = ApplySortComparator(ea->first, ea->first_null,
-							  eb->first, eb->first_null,
-							  unconstify(SortSupportData *, &kd->ssup[0]));
-	if (cmp != 0)
-		return cmp;
-	if (kd->nkeyatts == 1)
-		return ItemPointerCompare(&ea->itup->t_tid, &eb->itup->t_tid);
-	return cb_key_compare(kd, ea->itup, eb->itup);
-}
-
-/*
- * Sort entries by (key, TID).  The comparison may raise an error, so no lock
- * may be held that an error would not release.
- */
-void
-cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
-{
-	if (n > 1)
-		qsort_arg(entries, n, sizeof(CbSortEntry), cb_key_compare_sort_entries,
-				  unconstify(CbKeyDesc *, kd));
 }
 
 /* Number of leading key columns that tell firstright from lastleft. */

@@ -21,11 +21,36 @@
 #include "page/cb_page.h"
 #include "utils/sortsupport.h"
 
+#define CB_SORTSUPPORT_PROC BTSORTSUPPORT_PROC
+#define CB_ORDER_PROC BTORDER_PROC
+
+/*
+ * Abbreviations of the first key column: numbers whose unsigned order agrees
+ * with the index's.  Different numbers decide a comparison; equal ones say
+ * that the columns are equal if EXACT, else nothing.  NULLs have none.
+ */
+typedef enum CbAbbrevKind
+{
+	CB_ABBREV_UNKNOWN,			/* cb_key_prepare_abbrev() finds out */
+	CB_ABBREV_NONE,
+	CB_ABBREV_EXACT,
+	CB_ABBREV_PREFIX
+} CbAbbrevKind;
+
+typedef struct CbAbbrev
+{
+	CbAbbrevKind kind;
+	uint64		flip;			/* all ones if the column is DESC */
+	uint64		(*convert) (Datum value, SortSupport ssup);
+	SortSupport ssup;			/* the operator class's, for its converter */
+} CbAbbrev;
+
 typedef struct CbKeyDesc
 {
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
+	CbAbbrev	abbrev;
 	SortSupportData ssup[INDEX_MAX_KEYS];
 } CbKeyDesc;
 
@@ -57,7 +82,21 @@ typedef struct CbSortEntry
 	CbPos		pos;			/* journal position, or 0 */
 } CbSortEntry;
 
+/*
+ * The abbreviation of a value of the first column, not NULL; false if there
+ * is none, or none was prepared.  May raise an error (detoasting).
+ */
+static inline bool
+cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
+{
+	if (kd->abbrev.kind < CB_ABBREV_EXACT)
+		return false;
+	*abbrev = kd->abbrev.convert(first, kd->abbrev.ssup) ^ kd->abbrev.flip;
+	return true;
+}
+
 extern void cb_key_init(CbKeyDesc *kd, Relation rel);
+extern CbAbbrevKind cb_key_prepare_abbrev(CbKeyDesc *kd);
 extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
 							   IndexTuple itup);

@@ -50,6 +50,8 @@ typedef struct CbRelCache
 	CbPos		journal_tail;	/* a tail that was seen; it only grows */
 	bool		build_known;	/* is build_id set? */
 	uint8		build_id[CB_BUILD_ID_LEN];
+	uint64		desc_gen;		/* the bucket layer's: when it looked, ... */
+	struct CbDesc *desc;		/* ... and what it found */
 } CbRelCache;
 
 /* what an apply did, for the statistics */
@@ -76,6 +78,10 @@ extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
 extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
 										Page page, ScanDirection dir);
+
+extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,
+											 Size max_size, int *n);
+extern IndexTuple cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup);
 
 /* cb_alloc.c */
 extern Buffer cb_tree_alloc_page(Relation rel);

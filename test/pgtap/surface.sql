@@ -42,7 +42,11 @@ SELECT has_function('cache_batch_metapage', ARRAY['regclass']);
 SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
 SELECT has_function('cache_batch_page_items', ARRAY['regclass', 'bigint']);
 SELECT has_function('cache_batch_journal', ARRAY['regclass']);
+SELECT has_function('cache_batch_bucket_list', ARRAY['regclass']);
 SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
+SELECT has_function('cache_batch_stat_get_pool', ARRAY[]::text[]);
+SELECT has_function('cache_batch_stat_get_descriptors', ARRAY[]::text[]);
+SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
 SELECT has_function('cache_batch_adopt_operator_classes', ARRAY['boolean']);
 SELECT is_empty(
@@ -52,14 +56,32 @@ SELECT is_empty(
 	  AND e.extname = 'cache_batch' AND p.proname NOT LIKE 'cache\_batch\_%'$$,
 	'all functions have the prefix');
 
--- the view
+-- the views
 SELECT has_view('cache_batch_stat_indexes');
 SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
 	'staged', 'journaled', 'direct', 'flushed',
-	'flushes_limit', 'flushes_request', 'flushes_vacuum',
+	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
+	'flushes_pressure', 'flushes_delay', 'flushes_help', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
 	'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+SELECT columns_are('cache_batch_stat_pool', ARRAY[
+	'pool_size', 'chunk_size', 'chunks', 'chunks_free', 'buckets',
+	'buckets_free', 'descriptors', 'descriptors_used', 'indexes', 'no_room']);
+SELECT columns_are('cache_batch_stat_databases', ARRAY[
+	'datid', 'datname', 'indexes', 'buckets', 'chunks', 'entries', 'bytes']);
+SELECT columns_are('cache_batch_stat_buckets', ARRAY[
+	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
+	'buckets', 'chunks', 'entries', 'bytes', 'oldest_age', 'journal_bytes',
+	'swept', 'attached_at']);
+SELECT columns_are('cache_batch_stat_workers', ARRAY[
+	'pid', 'datid', 'datname', 'state', 'indexrelid', 'indexrelname',
+	'pending', 'requests', 'entries', 'last_error_code', 'last_error',
+	'last_error_at']);
+SELECT isnt(obj_description(v::regclass), NULL, v || ' has a comment')
+FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
+				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
+				  'cache_batch_stat_workers']) v;
 
 -- privileges
 CREATE ROLE pgtap_cachebatch_user;
@@ -71,6 +93,7 @@ FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 				  'cache_batch_page(regclass,bigint)',
 				  'cache_batch_page_items(regclass,bigint)',
 				  'cache_batch_journal(regclass)',
+				  'cache_batch_bucket_list(regclass)',
 				  'cache_batch_stat_reset()',
 				  'cache_batch_adopt_operator_classes(boolean)']) f;
 SELECT is(has_function_privilege('pgtap_cachebatch_monitor', f, 'EXECUTE'), true,
@@ -78,15 +101,34 @@ SELECT is(has_function_privilege('pgtap_cachebatch_monitor', f, 'EXECUTE'), true
 FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 				  'cache_batch_metapage(regclass)',
 				  'cache_batch_page(regclass,bigint)',
-				  'cache_batch_journal(regclass)']) f;
-SELECT table_privs_are('cache_batch_stat_indexes', 'pgtap_cachebatch_user',
-					   ARRAY['SELECT']);
+				  'cache_batch_journal(regclass)',
+				  'cache_batch_bucket_list(regclass)']) f;
+SELECT table_privs_are(v, 'pgtap_cachebatch_user', ARRAY['SELECT'])
+FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
+				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
+				  'cache_batch_stat_workers']) v;
+SET LOCAL ROLE pgtap_cachebatch_user;
+SELECT lives_ok('SELECT * FROM ' || v, 'ordinary users may read ' || v)
+FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
+				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
+				  'cache_batch_stat_workers']) v;
+RESET ROLE;
 
 -- settings
 SELECT ok(EXISTS (SELECT FROM pg_settings WHERE name = s AND short_desc <> ''
 				  AND vartype = 'integer' AND unit = 'kB'), 'setting ' || s)
 FROM unnest(ARRAY['cache_batch.journal_limit', 'cache_batch.stage_size',
-				  'cache_batch.stage_total_size']) s;
+				  'cache_batch.stage_total_size',
+				  'cache_batch.pool_size']) s;
+SELECT is((SELECT context || ' ' || coalesce(unit, '-') FROM pg_settings
+		   WHERE name = s), want, 'setting ' || s)
+FROM (VALUES ('cache_batch.pool_size', 'postmaster kB'),
+			 ('cache_batch.max_workers', 'postmaster -'),
+			 ('cache_batch.max_delay', 'sighup ms'),
+			 ('cache_batch.journal_limit', 'superuser kB'),
+			 ('cache_batch.stage_size', 'user kB')) v (s, want);
+SELECT throws_ok('SET cache_batch.pool_size = 1024', '55P02', NULL,
+				 'the pool has its size from the start');
 SELECT throws_ok('SET cache_batch.no_such = 1', '42602', NULL,
 				 'the prefix is reserved');
 
@@ -124,5 +166,11 @@ SELECT throws_ok('SELECT cache_batch_flush(''pg_class_oid_index'')', NULL, NULL,
 SELECT throws_ok('SELECT * FROM cache_batch_page(''surface_k'', 1000000)', '22023',
 				 NULL, 'block numbers are checked');
 
+-- the pool: entries of an index that an earlier transaction has made
+SELECT is((SELECT count(*) FROM cache_batch_stat_buckets
+		   WHERE indexrelname = 'surface_k'), 0::bigint,
+		  'no buckets in the transaction that made the index');
+SELECT is((SELECT count(*) FROM cache_batch_bucket_list('surface_k')), 0::bigint,
+		  'none listed either');
 SELECT * FROM finish();
 ROLLBACK;

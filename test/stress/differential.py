@@ -117,6 +117,7 @@ class Test:
             if args.tiny:
                 settings["cache_batch.journal_limit"] = 64
                 settings["cache_batch.stage_size"] = 8
+                settings["cache_batch.pool_size"] = 256
         return settings
 
     def create(self):
@@ -432,7 +433,7 @@ def main():
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--standby", action="store_true", help="compare on a streaming replica too")
     parser.add_argument("--crash", action="store_true", help="kill the server or a backend now and then")
-    parser.add_argument("--tiny", action="store_true", help="small stages and journals")
+    parser.add_argument("--tiny", action="store_true", help="small stages, journals and pool")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--am", default="cachebatch", help="btree tests the test")
     parser.add_argument("--rows", type=int, default=15000, help="rows a table before it is thinned out")

@@ -1,0 +1,317 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_bucket.h
+ *	  Cache-buckets: the readable copy of recent journal entries.
+ *
+ * One pool of chunks in main shared memory serves all indexes of all
+ * databases.  An index that takes part has a descriptor with an ordered list
+ * of buckets, each for a range of keys; a bucket lists the chunks that may
+ * hold entries of its range.  Everything here is disposable: whatever a
+ * bucket holds is in the journal until it is in the tree.
+ *
+ * Invariants:
+ *	a) While a descriptor is attached, its buckets hold exactly the entries
+ *	   that lie in the journal at or above "from" and are not in the tree yet;
+ *	   flushed ones leave only after the tree has them.
+ *	b) A chunk belongs to one attachment.  It is in the list of each bucket
+ *	   whose range it may overlap, from its first entry to its retirement; it
+ *	   never changes its entries or moves.
+ *	c) minpos of a chunk is the position of its first entry; so no entry of an
+ *	   attached index that is above the tail and not in the tree lies below the
+ *	   least minpos of its chunks and its head.
+ *	d) A chunk is freed when its last holder (lists, pins, owner) lets go.
+ *
+ * Locks, in this order:
+ *	table lock		the hash table of descriptors
+ *	desc->lock		state, key, attach_id, from, the list of buckets, their
+ *					ranges; EXCL: nobody publishes, reads or unlinks
+ *	desc->publish	head; which chunks take entries.  Taken before the lane
+ *	bucket->lock	the bucket's list of chunks, and their sorted order
+ * No comparison, allocation, I/O or error under any of them, except that the
+ * journal is appended to (in a critical section) under the first two.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_BUCKET_H
+#define CB_BUCKET_H
+
+#include "core/cb_chunk.h"
+#include "core/cb_freelist.h"
+#include "journal/cb_journal.h"
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+
+#define CB_BUCKET_MAX_CHUNKS	16
+#define CB_BUCKET_FULL_CHUNKS	8	/* asks to be flushed */
+#define CB_BUCKET_FENCE_SIZE	96	/* larger separators are not used */
+#define CB_DESC_MAX_BUCKETS		512
+#define CB_NONE					UINT32_MAX
+
+typedef struct CbPoolChunk
+{
+	CbChunk		chunk;			/* first */
+	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL */
+	uint32		number;
+	uint32		bucket;			/* that it was opened for */
+	uint32		nlists;			/* desc->lock EXCL, or its owner's */
+} CbPoolChunk;
+
+typedef struct CbBucket
+{
+	LWLock		lock;
+	uint32		number;
+	uint32		desc;			/* CB_NONE: free; desc->lock EXCL */
+	uint32		nchunks;
+	uint32		chunks[CB_BUCKET_MAX_CHUNKS];	/* the last one may be active */
+	TimestampTz since;			/* when the oldest chunk was opened */
+	cb_atomic32 queued;			/* a request for it is on its way */
+	uint32		fence_len;		/* 0: minus infinity */
+	union
+	{
+		char		bytes[CB_BUCKET_FENCE_SIZE];
+		uint64		align;
+	}			fence;			/* the range's lower bound, a separator */
+} CbBucket;
+
+typedef enum CbDescState
+{
+	CB_DESC_FREE,
+	CB_DESC_EMPTY,				/* has no buckets: not attached */
+	CB_DESC_ATTACHED
+} CbDescState;
+
+typedef struct CbDesc
+{
+	LWLock		lock;
+	LWLock		publish;
+	ConditionVariable cv;		/* broadcast when an owner lets go */
+	uint32		number;
+	CbDescState state;
+	RelFileNode key;
+	uint8		build_id[CB_BUILD_ID_LEN];
+	Oid			indexoid;
+	uint64		attach_id;		/* never used twice; 0: not attached */
+	CbPos		from;
+	CbPos		head;			/* publish lock */
+	BlockNumber head_block;		/* a hint */
+	cb_atomic64 tail;			/* a tail that was seen since the attachment */
+	TimestampTz attached_at;
+	TimestampTz used_at;		/* by an insertion, about; a hint */
+	uint32		layout_gen;		/* counts changes of the ranges; never reset */
+	uint32		nbuckets;
+	uint32		buckets[CB_DESC_MAX_BUCKETS];	/* in key order */
+} CbDesc;
+
+/* ---------- pool (cb_pool.c) ---------- */
+
+typedef struct CbPool
+{
+	uint32		nchunks;
+	uint32		chunk_size;
+	uint32		nbuckets;
+	uint32		ndescs;
+	LWLock		table_lock;
+	cb_atomic64 table_gen;		/* descriptors made and removed */
+	cb_atomic64 next_attach_id;
+	CbFreeList	free_chunks;
+	CbFreeList	free_buckets;
+	cb_atomic64 no_room;		/* publications that found none */
+	int			lock_tranche;
+} CbPool;
+
+/* NULL if there are no buckets: pool_size is 0, or not preloaded */
+extern CbPool *cb_pool;
+extern CbPoolChunk *cb_pool_chunks;
+extern CbBucket *cb_pool_buckets;
+extern CbDesc *cb_pool_descs;
+
+extern void cb_pool_shmem_request(void);
+extern void cb_pool_shmem_startup(void);
+extern uint64 cb_pool_size_bytes(void);
+extern bool cb_pool_is_low(void);
+extern uint32 cb_pool_open_chunk(void);
+extern void cb_pool_free_chunk(CbPoolChunk *chunk);
+extern CbBucket *cb_pool_fullest_bucket(void);
+
+/* ---------- the backend's slot (cb_slot.c) ---------- */
+
+struct CbRouter;
+
+/* how much the slot holds; to go back to it after an error */
+typedef struct CbSlotMark
+{
+	int			npinned;
+	int			nowned;
+	int			nrouters;
+} CbSlotMark;
+
+extern CbSlotMark cb_slot_mark(void);
+extern void cb_slot_release_to(CbSlotMark mark);
+extern bool cb_slot_has_room(int npins, int nowned);
+extern void cb_slot_pin(CbPoolChunk *chunk);
+extern bool cb_slot_own(CbPoolChunk *chunk);
+extern void cb_slot_retire(CbPoolChunk *chunk);
+extern void cb_slot_keep_router(struct CbRouter *router);
+
+/* ---------- descriptors (cb_desc.c) ---------- */
+
+extern void cb_desc_shmem_request(uint32 ndescs);
+extern void cb_desc_shmem_startup(uint32 ndescs);
+
+/* of an index that is open; NULL if it has none.  A hint until locked. */
+extern CbDesc *cb_desc_find(Relation rel);
+
+/* is it still the descriptor of this build in this file?  desc->lock held */
+extern bool cb_desc_is_current(const CbDesc *desc, Relation rel);
+
+/* The attach_id, and from, if it is the relation's and attached; else 0. */
+extern uint64 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from);
+
+/*
+ * Finds the index's descriptor, makes and attaches one if it should have one
+ * and this can be done without waiting.  NULL, or one that may have been
+ * detached again.  No LWLock held; RowExclusiveLock or AccessShareLock on it.
+ */
+extern CbDesc *cb_desc_attach(const CbKeyDesc *kd);
+
+/*
+ * Detaches: chunks are let go, their entries are still in the journal.
+ * attach_id 0: whatever it is.  False: a chunk has an owner.
+ */
+extern bool cb_desc_detach(CbDesc *desc, uint64 attach_id);
+
+/* Remembers that the journal's tail has moved. */
+extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
+
+/* Detaches and removes the descriptors of a database, or of a file. */
+extern void cb_desc_forget_database(Oid dboid);
+extern void cb_desc_forget_file(RelFileNode file);
+
+/* ---------- routing (cb_route.c) ---------- */
+
+/* a backend's private copy of an attachment's ranges */
+typedef struct CbRouter
+{
+	int			users;			/* the table of routers, and slot entries */
+	uint64		attach_id;
+	uint32		layout_gen;
+	uint32		nbuckets;
+	uint32		allocated;
+	char	   *fences;			/* CB_BUCKET_FENCE_SIZE bytes each */
+	uint16	   *lens;
+} CbRouter;
+
+extern CbRouter *cb_route_get(const CbKeyDesc *kd, CbDesc *desc);
+extern void cb_route_unref(CbRouter *router);
+extern IndexTuple cb_route_fence(const CbRouter *router, uint32 i);
+extern uint32 cb_route_cut(const CbKeyDesc *kd, const CbRouter *router,
+						   const CbCut *cut, ScanDirection dir);
+extern uint32 cb_route_entry(const CbKeyDesc *kd, const CbRouter *router,
+							 IndexTuple itup);
+
+/* ---------- publication (cb_publish.c) ---------- */
+
+typedef struct CbPublishResult
+{
+	CbDesc	   *desc;			/* NULL: the index has no buckets */
+	uint64		attach_id;
+	uint64		journal_length; /* bytes, afterwards, about */
+	bool		no_room;		/* the pool has no room for the rest */
+	bool		pressed;		/* the pool is nearly full */
+	uint32		full_bucket;	/* one that should be flushed, or CB_NONE */
+} CbPublishResult;
+
+/*
+ * Appends entries, sorted by (key, TID), to the journal and puts them into
+ * the index's buckets, if it has any.  Returns how many: fewer than n only
+ * if result->no_room.  The caller holds RowExclusiveLock on the index and no
+ * LWLock.  Comparison functions may run.  An error leaves a prefix of the
+ * entries published.
+ */
+extern int	cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+							  CbPublishResult *result);
+
+/* ---------- reading (cb_view.c) ---------- */
+
+/* what a scan has pinned of one bucket */
+typedef struct CbBucketView
+{
+	uint64		attach_id;		/* 0: the index has no buckets */
+	CbPos		from;			/* entries below are in journal or tree */
+	bool		swept;			/* ... in the tree, in fact */
+	IndexTuple	lo;				/* the bucket's range, NULL: infinite */
+	IndexTuple	hi;
+	CbDesc	   *desc;
+	CbBucket   *bucket;
+	CbSlotMark	mark;
+	int			nchunks;
+	struct
+	{
+		CbPoolChunk *chunk;
+		uint32		count;		/* entries that the scan may read */
+		uint32		nsorted;
+	}			chunks[CB_BUCKET_MAX_CHUNKS];
+} CbBucketView;
+
+/*
+ * Pins the chunks of the bucket that holds what lies right [left] of the cut.
+ * Whoever calls this catches errors and releases to view->mark, or calls
+ * cb_bucket_view_close().
+ */
+extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
+								ScanDirection dir, CbBucketView *view);
+extern void cb_bucket_view_close(CbBucketView *view);
+
+/*
+ * The entries of chunk i of the view that lie between the cuts: the number of
+ * them, and their numbers in the chunk, sorted, in *order (palloc'd or in the
+ * chunk).  Comparison functions run.
+ */
+extern int	cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
+								 const CbCut *lo, const CbCut *hi,
+								 const uint16 **order);
+
+/* ---------- for flushes (cb_seal.c) ---------- */
+
+/*
+ * Owns up to max chunks of a bucket that nobody owns, oldest first; none may
+ * be taken if the bucket is not of this attachment any more.  A negative
+ * result: the attachment is gone.
+ */
+extern int	cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 bucket,
+						   int max, CbPoolChunk **chunks);
+
+/* Takes owned chunks, which are in the tree, out of all lists; disowns them. */
+extern void cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n);
+
+/* where an attachment stands in the journal */
+typedef struct CbBucketPositions
+{
+	CbPos		from;
+	CbPos		head;			/* when it was read */
+	CbPos		min;			/* entries below are in the tree, or below from */
+} CbBucketPositions;
+
+/* False: this attachment is gone. */
+extern bool cb_bucket_positions(CbDesc *desc, uint64 attach_id,
+								CbBucketPositions *positions);
+
+/* A bucket of this attachment that has chunks, the fullest; or CB_NONE. */
+extern uint32 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id);
+
+/*
+ * A bucket with a chunk whose first entry lies below pos; *owned: all such
+ * chunks of the buckets from *at on are being flushed by others.
+ */
+extern uint32 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos,
+								   bool *owned);
+
+/* ---------- ranges (cb_layout.c) ---------- */
+
+extern bool cb_layout_split(const CbKeyDesc *kd, CbDesc *desc,
+							uint64 attach_id, uint32 bucket,
+							IndexTuple separator);
+extern bool cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket);
+
+#endif							/* CB_BUCKET_H */

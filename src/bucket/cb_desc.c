@@ -1,0 +1,483 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_desc.c
+ *	  Descriptors: which indexes have buckets.
+ *
+ * A descriptor belongs to one build of an index in one file (I0).  Backends
+ * remember where an index's descriptor is as long as no descriptor was made
+ * or removed since (table_gen); what they remember is a hint, and the key is
+ * compared under the descriptor's lock.
+ *
+ * Attaching loads nothing.  Under the descriptor's lock and the lane "from"
+ * becomes the journal's head: whoever appends later knows of the descriptor.
+ * One who looked for it before it was made compares table_gen again under the
+ * lane: it is counted up before the attaching backend takes the lane, and the
+ * lane's lock orders the two.  Entries below "from" are read from the journal
+ * by private copies, and moved to the tree by a sweep.
+ *
+ * The sweep lock is held while attaching, so that no sweep goes on beyond a
+ * "from" that it does not know: an entry must not be truncated from the
+ * journal and stay in a bucket, or a flush would put it back into the tree
+ * after VACUUM has removed it (I4).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/shmem.h"
+
+/* a descriptor not used for so long may be given to another index */
+#define CB_DESC_IDLE_MS		1000
+
+typedef struct CbDescKey
+{
+	RelFileNode file;			/* hash key */
+	uint32		number;
+} CbDescKey;
+
+static HTAB *cb_desc_table = NULL;
+
+void
+cb_desc_shmem_request(uint32 ndescs)
+{
+	RequestAddinShmemSpace(hash_estimate_size(ndescs, sizeof(CbDescKey)));
+}
+
+/* The caller holds AddinShmemInitLock. */
+void
+cb_desc_shmem_startup(uint32 ndescs)
+{
+	HASHCTL		info = {0};
+
+	info.keysize = sizeof(RelFileNode);
+	info.entrysize = sizeof(CbDescKey);
+	cb_desc_table = ShmemInitHash("cache_batch descriptors by file", ndescs,
+								  ndescs, &info,
+								  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+}
+
+/* ---------- finding ---------- */
+
+/* The index's build id as this backend knows it. */
+static const uint8 *
+cb_desc_build_id(Relation rel)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+	CbMetaPageData meta;
+
+	if (!cache->build_known)
+	{
+		cb_tree_read_meta(rel, NULL, &meta);
+		cache = cb_rel_cache(rel);
+	}
+	return cache->build_id;
+}
+
+static CbDesc *
+cb_desc_look_up(const RelFileNode *file)
+{
+	CbDescKey  *key = hash_search(cb_desc_table, file, HASH_FIND, NULL);
+
+	return key ? &cb_pool_descs[key->number] : NULL;
+}
+
+CbDesc *
+cb_desc_find(Relation rel)
+{
+	CbRelCache *cache;
+	uint64		gen;
+	CbDesc	   *desc;
+
+	if (cb_pool == NULL)
+		return NULL;
+	(void) cb_desc_build_id(rel);	/* cb_desc_is_current() must not read it */
+	cache = cb_rel_cache(rel);
+	gen = cb_load_acquire(&cb_pool->table_gen);
+	if (cache->desc_gen == gen)
+		return cache->desc;
+
+	LWLockAcquire(&cb_pool->table_lock, LW_SHARED);
+	desc = cb_desc_look_up(&rel->rd_node);
+	LWLockRelease(&cb_pool->table_lock);
+	cache->desc = desc;
+	cache->desc_gen = gen;
+	return desc;
+}
+
+bool
+cb_desc_is_current(const CbDesc *desc, Relation rel)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+
+	return desc->state != CB_DESC_FREE &&
+		RelFileNodeEquals(desc->key, rel->rd_node) &&
+		cache->build_known &&
+		memcmp(desc->build_id, cache->build_id, CB_BUILD_ID_LEN) == 0;
+}
+
+uint64
+cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
+{
+	uint64		attach_id = 0;
+
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state == CB_DESC_ATTACHED && cb_desc_is_current(desc, rel))
+	{
+		attach_id = desc->attach_id;
+		*from = desc->from;
+	}
+	LWLockRelease(&desc->lock);
+	return attach_id;
+}
+
+/* ---------- detaching ---------- */
+
+static bool
+cb_desc_has_owner(const CbDesc *desc)
+{
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+
+		for (uint32 j = 0; j < bucket->nchunks; j++)
+		{
+			if (cb_load_acquire(&cb_pool_chunks[bucket->chunks[j]].chunk.owner) != 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* desc->lock EXCL, nobody owns a chunk. */
+static void
+cb_desc_clear(CbDesc *desc)
+{
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+
+		for (uint32 j = 0; j < bucket->nchunks; j++)
+		{
+			CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[j]];
+
+			if (--chunk->nlists == 0)
+				cb_chunk_set_state(&chunk->chunk, CB_CHUNK_RETIRED);
+			if (cb_chunk_release(&chunk->chunk))
+				cb_pool_free_chunk(chunk);
+		}
+		bucket->nchunks = 0;
+		bucket->desc = CB_NONE;
+		cb_freelist_push(&cb_pool->free_buckets, bucket->number);
+	}
+	desc->nbuckets = 0;
+	desc->layout_gen++;
+	desc->attach_id = 0;
+	desc->state = CB_DESC_EMPTY;
+}
+
+bool
+cb_desc_detach(CbDesc *desc, uint64 attach_id)
+{
+	bool		detached = true;
+
+	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	if (desc->state == CB_DESC_ATTACHED &&
+		(attach_id == 0 || desc->attach_id == attach_id))
+	{
+#ifndef CB_MUTATE_I4_DETACH
+		detached = !cb_desc_has_owner(desc);
+#endif
+		if (detached)
+			cb_desc_clear(desc);
+	}
+	LWLockRelease(&desc->lock);
+	return detached;
+}
+
+void
+cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
+{
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
+	{
+		uint64		known = cb_load_relaxed(&desc->tail);
+
+		while (known < tail && !cb_swap_if(&desc->tail, &known, tail))
+			;
+	}
+	LWLockRelease(&desc->lock);
+}
+
+/* Detaches and removes; table lock EXCL.  False: a chunk has an owner. */
+static bool
+cb_desc_remove(CbDesc *desc)
+{
+	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	if (desc->state == CB_DESC_ATTACHED)
+	{
+		if (cb_desc_has_owner(desc))
+		{
+			LWLockRelease(&desc->lock);
+			return false;
+		}
+		cb_desc_clear(desc);
+	}
+	if (desc->state == CB_DESC_EMPTY)
+	{
+		(void) hash_search(cb_desc_table, &desc->key, HASH_REMOVE, NULL);
+		desc->state = CB_DESC_FREE;
+		cb_fetch_add(&cb_pool->table_gen, 1);
+	}
+	LWLockRelease(&desc->lock);
+	return true;
+}
+
+void
+cb_desc_forget_file(RelFileNode file)
+{
+	CbDesc	   *desc;
+
+	if (cb_pool == NULL)
+		return;
+	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
+	desc = cb_desc_look_up(&file);
+	if (desc != NULL)
+		(void) cb_desc_remove(desc);
+	LWLockRelease(&cb_pool->table_lock);
+}
+
+void
+cb_desc_forget_database(Oid dboid)
+{
+	if (cb_pool == NULL)
+		return;
+	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	{
+		CbDesc	   *desc = &cb_pool_descs[i];
+
+		if (desc->state != CB_DESC_FREE && desc->key.dbNode == dboid)
+			(void) cb_desc_remove(desc);
+	}
+	LWLockRelease(&cb_pool->table_lock);
+}
+
+/* ---------- making ---------- */
+
+/* A descriptor that is free, or that another index has long not used. */
+static CbDesc *
+cb_desc_take_free(TimestampTz now)
+{
+	CbDesc	   *oldest = NULL;
+
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	{
+		CbDesc	   *desc = &cb_pool_descs[i];
+
+		if (desc->state == CB_DESC_FREE)
+			return desc;
+		if (oldest == NULL || desc->used_at < oldest->used_at)
+			oldest = desc;
+	}
+	if (oldest != NULL &&
+		TimestampDifferenceExceeds(oldest->used_at, now, CB_DESC_IDLE_MS) &&
+		cb_desc_remove(oldest))
+		return oldest;
+	return NULL;
+}
+
+/* The index's descriptor, made if need be; NULL: none is to be had. */
+static CbDesc *
+cb_desc_make(Relation rel)
+{
+	const uint8 *build_id = cb_desc_build_id(rel);
+	TimestampTz now = GetCurrentTimestamp();
+	CbDesc	   *desc;
+
+	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
+	desc = cb_desc_look_up(&rel->rd_node);
+	if (desc != NULL && memcmp(desc->build_id, build_id, CB_BUILD_ID_LEN) != 0)
+		desc = cb_desc_remove(desc) ? NULL : desc;
+	if (desc == NULL)
+	{
+		desc = cb_desc_take_free(now);
+		if (desc != NULL)
+		{
+			CbDescKey  *key;
+
+			LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+			key = hash_search(cb_desc_table, &rel->rd_node, HASH_ENTER_NULL,
+							  NULL);
+			if (key != NULL)
+			{
+				key->number = desc->number;
+				desc->key = rel->rd_node;
+				memcpy(desc->build_id, build_id, CB_BUILD_ID_LEN);
+				desc->indexoid = RelationGetRelid(rel);
+				desc->used_at = now;
+				desc->state = CB_DESC_EMPTY;
+
+				/* before the lane is taken to attach: see above */
+				cb_fetch_add(&cb_pool->table_gen, 1);
+			}
+			LWLockRelease(&desc->lock);
+			if (key == NULL)
+				desc = NULL;
+		}
+	}
+	LWLockRelease(&cb_pool->table_lock);
+	return desc;
+}
+
+/* ---------- attaching ---------- */
+
+typedef struct CbAttach
+{
+	Relation	rel;
+	CbDesc	   *desc;
+	CbPos		tail;
+	TimestampTz now;
+	int			nfences;
+	IndexTuple *fences;
+} CbAttach;
+
+static bool
+cb_attach_lock(void *arg)
+{
+	CbAttach   *attach = arg;
+
+	LWLockAcquire(&attach->desc->lock, LW_EXCLUSIVE);
+	if (attach->desc->state == CB_DESC_EMPTY &&
+		cb_desc_is_current(attach->desc, attach->rel))
+		return true;
+	LWLockRelease(&attach->desc->lock);
+	return false;
+}
+
+/* Makes the list of buckets; fewer than wanted if they run out. */
+static bool
+cb_attach_make_buckets(CbAttach *attach)
+{
+	CbDesc	   *desc = attach->desc;
+
+	desc->nbuckets = 0;
+	for (int i = -1; i < attach->nfences; i++)
+	{
+		uint32		number = cb_freelist_pop(&cb_pool->free_buckets);
+		CbBucket   *bucket;
+
+		if (number == CB_FREELIST_NONE)
+			break;
+		bucket = &cb_pool_buckets[number];
+		bucket->desc = desc->number;
+		bucket->nchunks = 0;
+		bucket->fence_len = 0;
+		if (i >= 0)
+		{
+			bucket->fence_len = IndexTupleSize(attach->fences[i]);
+			memcpy(bucket->fence.bytes, attach->fences[i], bucket->fence_len);
+		}
+		desc->buckets[desc->nbuckets++] = number;
+	}
+	return desc->nbuckets > 0;
+}
+
+/* Under the lane: head is where the next entry will be. */
+static int
+cb_attach_at_head(void *arg, int first, int n, CbPos head, BlockNumber block)
+{
+	CbAttach   *attach = arg;
+	CbDesc	   *desc = attach->desc;
+
+	if (!cb_attach_make_buckets(attach))
+		return 0;
+	desc->from = desc->head = head;
+	desc->head_block = block;
+	cb_store_relaxed(&desc->tail, attach->tail);
+	desc->attached_at = attach->now;
+	desc->used_at = attach->now;
+	desc->layout_gen++;
+	desc->attach_id = cb_fetch_add(&cb_pool->next_attach_id, 1);
+	desc->state = CB_DESC_ATTACHED;
+	return 0;
+}
+
+static void
+cb_attach_unlock(void *arg)
+{
+	LWLockRelease(&((CbAttach *) arg)->desc->lock);
+}
+
+static const CbAppendSink cb_attach_sink = {
+	.lock = cb_attach_lock,
+	.reserve = cb_attach_at_head,
+	.unlock = cb_attach_unlock
+};
+
+/* How many buckets to begin with: a fair share of the pool. */
+static int
+cb_attach_count_buckets(void)
+{
+	int			attached = 1;
+	int			share;
+
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+		attached += cb_pool_descs[i].state == CB_DESC_ATTACHED;
+	share = cb_pool->nchunks / ((CB_BUCKET_FULL_CHUNKS / 2 + 1) * attached);
+	return Max(1, Min(share, CB_DESC_MAX_BUCKETS / 2));
+}
+
+/* May this index have buckets at all? */
+static bool
+cb_attach_is_possible(Relation rel)
+{
+#ifdef CB_TESTPOINTS
+	if (!cb_test_buckets)
+		return false;
+#endif
+	return cb_pool != NULL &&
+		!RecoveryInProgress() &&
+		CbIsBuffered(rel) &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		rel->rd_createSubid == InvalidSubTransactionId &&
+		rel->rd_newRelfilenodeSubid == InvalidSubTransactionId &&
+		rel->rd_firstRelfilenodeSubid == InvalidSubTransactionId;
+}
+
+CbDesc *
+cb_desc_attach(const CbKeyDesc *kd)
+{
+	Relation	rel = kd->rel;
+	CbDesc	   *desc = cb_desc_find(rel);
+	CbAttach	attach = {0};
+	CbMetaPageData meta;
+
+	if ((desc != NULL && desc->state == CB_DESC_ATTACHED) ||
+		!cb_attach_is_possible(rel))
+		return desc;
+	if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
+		return desc;
+	desc = cb_desc_make(rel);
+	if (desc != NULL)
+	{
+		attach.rel = rel;
+		attach.desc = desc;
+		attach.now = GetCurrentTimestamp();
+		cb_tree_read_meta(rel, NULL, &meta);
+		attach.tail = meta.journal_tail;
+		attach.fences = cb_tree_sample_separators(kd, cb_attach_count_buckets() - 1,
+												  CB_BUCKET_FENCE_SIZE,
+												  &attach.nfences);
+		CB_TEST_POINT("attach-before");
+		cb_journal_visit_head(rel, &cb_attach_sink, &attach);
+		CB_TEST_POINT("attach-done");
+	}
+	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	return desc;
+}

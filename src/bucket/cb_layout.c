@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_layout.c
+ *	  Dividing ranges of buckets, and joining them.
+ *
+ * Under the descriptor's lock, exclusively, so that nobody publishes, reads a
+ * list or unlinks.  Entries never move (A5): the chunk that took entries is
+ * sealed, and each chunk is listed by every bucket whose range it may overlap.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "miscadmin.h"
+
+static bool
+cb_layout_lock(CbDesc *desc, uint64 attach_id)
+{
+	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
+		return true;
+	LWLockRelease(&desc->lock);
+	return false;
+}
+
+/* The place of a bucket in the descriptor's list, or its length. */
+static uint32
+cb_layout_find(const CbDesc *desc, uint32 number)
+{
+	uint32		i = 0;
+
+	while (i < desc->nbuckets && desc->buckets[i] != number)
+		i++;
+	return i;
+}
+
+static void
+cb_layout_seal_active(CbBucket *bucket)
+{
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		CbChunk    *chunk = &cb_pool_chunks[bucket->chunks[i]].chunk;
+
+		if (cb_chunk_state(chunk) == CB_CHUNK_ACTIVE)
+			cb_chunk_set_state(chunk, CB_CHUNK_SEALED);
+	}
+}
+
+static void
+cb_layout_list_chunk(CbBucket *bucket, uint32 number)
+{
+	CbPoolChunk *chunk = &cb_pool_chunks[number];
+
+	cb_chunk_hold(&chunk->chunk);
+	chunk->nlists++;
+	bucket->chunks[bucket->nchunks++] = number;
+}
+
+/* Puts a bucket for [separator, ...) behind number i; desc->lock EXCL. */
+static bool
+cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
+{
+	CbBucket   *left = &cb_pool_buckets[desc->buckets[i]];
+	uint32		number;
+	CbBucket   *right;
+
+	if (desc->nbuckets == CB_DESC_MAX_BUCKETS)
+		return false;
+	number = cb_freelist_pop(&cb_pool->free_buckets);
+	if (number == CB_FREELIST_NONE)
+		return false;
+	right = &cb_pool_buckets[number];
+	right->desc = desc->number;
+	right->nchunks = 0;
+	right->since = left->since;
+	right->fence_len = IndexTupleSize(separator);
+	memcpy(right->fence.bytes, separator, right->fence_len);
+
+	cb_layout_seal_active(left);
+#ifndef CB_MUTATE_A5_SPLIT
+	for (uint32 j = 0; j < left->nchunks; j++)
+		cb_layout_list_chunk(right, left->chunks[j]);
+#endif
+	memmove(&desc->buckets[i + 2], &desc->buckets[i + 1],
+			(desc->nbuckets - i - 1) * sizeof(uint32));
+	desc->buckets[i + 1] = number;
+	desc->nbuckets++;
+	desc->layout_gen++;
+	return true;
+}
+
+/*
+ * Does the separator divide the range of bucket i of the router?  Comparisons
+ * run.
+ */
+static bool
+cb_layout_is_inside(const CbKeyDesc *kd, const CbRouter *router, uint32 i,
+					IndexTuple separator)
+{
+	IndexTuple	lo = cb_route_fence(router, i);
+	IndexTuple	hi = i + 1 < router->nbuckets ?
+		cb_route_fence(router, i + 1) : NULL;
+
+	return (lo == NULL || cb_key_compare(kd, lo, separator) < 0) &&
+		(hi == NULL || cb_key_compare(kd, separator, hi) < 0);
+}
+
+/*
+ * Divides a bucket at a separator of the tree.  False: it is not of this
+ * attachment any more, the separator is too large or not inside, or there is
+ * no bucket to be had.
+ */
+bool
+cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
+				uint32 bucket, IndexTuple separator)
+{
+	CbSlotMark	mark = cb_slot_mark();
+	CbRouter   *router;
+	uint32		i;
+	bool		done = false;
+
+	if (IndexTupleSize(separator) > CB_BUCKET_FENCE_SIZE)
+		return false;
+	router = cb_route_get(kd, desc);
+	if (router == NULL || router->attach_id != attach_id)
+	{
+		cb_slot_release_to(mark);
+		return false;
+	}
+	i = cb_route_entry(kd, router, separator);
+	if (cb_layout_is_inside(kd, router, i, separator) &&
+		cb_layout_lock(desc, attach_id))
+	{
+		if (desc->layout_gen == router->layout_gen &&
+			desc->buckets[i] == bucket)
+			done = cb_layout_divide(desc, i, separator);
+		LWLockRelease(&desc->lock);
+	}
+	cb_slot_release_to(mark);
+	return done;
+}
+
+static bool
+cb_layout_lists(const CbBucket *bucket, uint32 number)
+{
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		if (bucket->chunks[i] == number)
+			return true;
+	}
+	return false;
+}
+
+/* Joins buckets i and i + 1; desc->lock EXCL. */
+static void
+cb_layout_join(CbDesc *desc, uint32 i)
+{
+	CbBucket   *left = &cb_pool_buckets[desc->buckets[i]];
+	CbBucket   *right = &cb_pool_buckets[desc->buckets[i + 1]];
+
+	cb_layout_seal_active(left);
+	cb_layout_seal_active(right);
+	for (uint32 j = 0; j < right->nchunks; j++)
+	{
+		CbPoolChunk *chunk = &cb_pool_chunks[right->chunks[j]];
+
+		if (!cb_layout_lists(left, chunk->number))
+			cb_layout_list_chunk(left, chunk->number);
+		if (chunk->bucket == right->number)
+			chunk->bucket = left->number;
+		chunk->nlists--;
+		(void) cb_chunk_release(&chunk->chunk); /* the left one's is left */
+	}
+	left->since = Min(left->since, right->since);
+	right->nchunks = 0;
+	right->desc = CB_NONE;
+	cb_freelist_push(&cb_pool->free_buckets, right->number);
+	desc->nbuckets--;
+	memmove(&desc->buckets[i + 1], &desc->buckets[i + 2],
+			(desc->nbuckets - i - 1) * sizeof(uint32));
+	desc->layout_gen++;
+}
+
+/*
+ * Joins a bucket with its right neighbour if both hold little.  False: they
+ * do not, or it is not of this attachment any more.
+ */
+bool
+cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
+{
+	uint32		i;
+	bool		done = false;
+
+	if (!cb_layout_lock(desc, attach_id))
+		return false;
+	i = cb_layout_find(desc, bucket);
+	if (i + 1 < desc->nbuckets &&
+		cb_pool_buckets[desc->buckets[i]].nchunks +
+		cb_pool_buckets[desc->buckets[i + 1]].nchunks <= CB_BUCKET_FULL_CHUNKS / 2)
+	{
+		cb_layout_join(desc, i);
+		done = true;
+	}
+	LWLockRelease(&desc->lock);
+	return done;
+}

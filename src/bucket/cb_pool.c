@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_pool.c
+ *	  The pool of chunks in main shared memory, and what stands beside it.
+ *
+ * Plain arrays, sized at server start from cache_batch.pool_size: they never
+ * grow or shrink.  Chunk headers, which are written on each insertion, stand
+ * in an array of their own, away from the data: at the distance of whole
+ * chunks they would all fall into the same few sets of the CPU's cache.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#define CB_CHUNK_SIZE_MIN	4096
+#define CB_CHUNK_SIZE_MAX	(24 * 1024)
+#define CB_POOL_CHUNKS		1024	/* wanted, within these sizes */
+#define CB_POOL_DESCS		256
+#define CB_POOL_DEFAULT		(8 * 1024 * 1024)	/* where the LLC is unknown */
+#define CB_POOL_MIN			(256 * 1024)
+
+/* the pool is low when fewer than this part of its chunks is free */
+#define CB_POOL_LOW_PART	8
+
+CbPool	   *cb_pool = NULL;
+CbPoolChunk *cb_pool_chunks = NULL;
+CbBucket   *cb_pool_buckets = NULL;
+CbDesc	   *cb_pool_descs = NULL;
+
+/* Bytes of the CPU's last-level cache, 0 if it cannot be found out. */
+static uint64
+cb_pool_llc_size(void)
+{
+	long		size = -1;
+
+#ifdef _SC_LEVEL3_CACHE_SIZE
+	size = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	if (size <= 0)
+		size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+	return size > 0 ? size : 0;
+}
+
+/* The pool's size by the settings, in bytes; 0: no buckets. */
+uint64
+cb_pool_size_bytes(void)
+{
+	uint64		size;
+
+	if (cb_pool_size == 0)
+		return 0;
+	if (cb_pool_size > 0)
+		size = (uint64) cb_pool_size * 1024;
+	else
+		size = cb_pool_llc_size();
+	if (size == 0)
+		size = CB_POOL_DEFAULT;
+	return Max(size, CB_POOL_MIN);
+}
+
+/* What the arrays are made for. */
+static CbPool
+cb_pool_shape(void)
+{
+	CbPool		shape;
+	uint64		size = cb_pool_size_bytes();
+
+	memset(&shape, 0, sizeof(shape));
+	shape.chunk_size = Min(Max(size / CB_POOL_CHUNKS, CB_CHUNK_SIZE_MIN),
+						   CB_CHUNK_SIZE_MAX);
+	shape.chunk_size &= ~(uint32) (PG_CACHE_LINE_SIZE - 1);
+	shape.nchunks = size / shape.chunk_size;
+	shape.ndescs = CB_POOL_DESCS;
+	shape.nbuckets = shape.nchunks + shape.ndescs;
+	return shape;
+}
+
+static Size
+cb_pool_aligned(Size n, Size size)
+{
+	return add_size(mul_size(n, size), PG_CACHE_LINE_SIZE);
+}
+
+void
+cb_pool_shmem_request(void)
+{
+	CbPool		shape;
+
+	if (cb_pool_size_bytes() == 0)
+		return;
+	shape = cb_pool_shape();
+	RequestAddinShmemSpace(cb_pool_aligned(1, sizeof(CbPool)));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, shape.chunk_size));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, sizeof(CbPoolChunk)));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, sizeof(cb_atomic32)));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nbuckets, sizeof(CbBucket)));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nbuckets, sizeof(cb_atomic32)));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.ndescs, sizeof(CbDesc)));
+	cb_desc_shmem_request(shape.ndescs);
+}
+
+static void *
+cb_pool_array(const char *name, uint32 n, Size size)
+{
+	bool		found;
+	char	   *array = ShmemInitStruct(name, cb_pool_aligned(n, size), &found);
+
+	return (void *) TYPEALIGN(PG_CACHE_LINE_SIZE, array);
+}
+
+static void
+cb_pool_init_chunks(char *data)
+{
+	for (uint32 i = 0; i < cb_pool->nchunks; i++)
+	{
+		CbPoolChunk *chunk = &cb_pool_chunks[i];
+
+		cb_chunk_init(&chunk->chunk, data + (Size) i * cb_pool->chunk_size,
+					  cb_pool->chunk_size);
+		chunk->number = i;
+		chunk->minpos = 0;
+		chunk->nlists = 0;
+		chunk->bucket = CB_NONE;
+	}
+}
+
+static void
+cb_pool_init_locks(void)
+{
+	int			tranche = cb_pool->lock_tranche;
+
+	LWLockInitialize(&cb_pool->table_lock, tranche);
+	for (uint32 i = 0; i < cb_pool->nbuckets; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[i];
+
+		memset(bucket, 0, sizeof(CbBucket));
+		LWLockInitialize(&bucket->lock, tranche + 2);
+		bucket->number = i;
+		bucket->desc = CB_NONE;
+	}
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	{
+		CbDesc	   *desc = &cb_pool_descs[i];
+
+		memset(desc, 0, sizeof(CbDesc));
+		LWLockInitialize(&desc->lock, tranche + 1);
+		LWLockInitialize(&desc->publish, tranche + 3);
+		ConditionVariableInit(&desc->cv);
+		desc->number = i;
+		desc->state = CB_DESC_FREE;
+	}
+}
+
+static void
+cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
+			 cb_atomic32 *bucket_links)
+{
+	*cb_pool = *shape;
+	cb_pool->lock_tranche = LWLockNewTrancheId();
+	(void) LWLockNewTrancheId();
+	(void) LWLockNewTrancheId();
+	(void) LWLockNewTrancheId();
+	cb_store_relaxed(&cb_pool->table_gen, 1);
+	cb_store_relaxed(&cb_pool->next_attach_id, 1);
+	cb_pool_init_chunks(data);
+	cb_pool_init_locks();
+	cb_freelist_init(&cb_pool->free_chunks, chunk_links, shape->nchunks);
+	cb_freelist_init(&cb_pool->free_buckets, bucket_links, shape->nbuckets);
+}
+
+/* In the postmaster, before any backend is there. */
+void
+cb_pool_shmem_startup(void)
+{
+	CbPool		shape;
+	char	   *data;
+	cb_atomic32 *chunk_links;
+	cb_atomic32 *bucket_links;
+	int			tranche;
+
+	if (cb_pool_size_bytes() == 0)
+		return;
+	shape = cb_pool_shape();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	cb_pool = cb_pool_array("cache_batch pool", 1, sizeof(CbPool));
+	data = cb_pool_array("cache_batch chunks", shape.nchunks, shape.chunk_size);
+	cb_pool_chunks = cb_pool_array("cache_batch chunk headers", shape.nchunks,
+								   sizeof(CbPoolChunk));
+	chunk_links = cb_pool_array("cache_batch free chunks", shape.nchunks,
+								sizeof(cb_atomic32));
+	cb_pool_buckets = cb_pool_array("cache_batch buckets", shape.nbuckets,
+									sizeof(CbBucket));
+	bucket_links = cb_pool_array("cache_batch free buckets", shape.nbuckets,
+								 sizeof(cb_atomic32));
+	cb_pool_descs = cb_pool_array("cache_batch descriptors", shape.ndescs,
+								  sizeof(CbDesc));
+	if (!IsUnderPostmaster)
+		cb_pool_init(&shape, data, chunk_links, bucket_links);
+	cb_desc_shmem_startup(shape.ndescs);
+	LWLockRelease(AddinShmemInitLock);
+
+	tranche = cb_pool->lock_tranche;
+	LWLockRegisterTranche(tranche, "CacheBatchTable");
+	LWLockRegisterTranche(tranche + 1, "CacheBatchDescriptor");
+	LWLockRegisterTranche(tranche + 2, "CacheBatchBucket");
+	LWLockRegisterTranche(tranche + 3, "CacheBatchPublish");
+}
+
+/* Is it time to flush even buckets that are not full? */
+bool
+cb_pool_is_low(void)
+{
+	return cb_freelist_count(&cb_pool->free_chunks) <
+		cb_pool->nchunks / CB_POOL_LOW_PART;
+}
+
+/* The number of an empty chunk, held for one list; CB_NONE: no room. */
+uint32
+cb_pool_open_chunk(void)
+{
+	uint32		number = cb_freelist_pop(&cb_pool->free_chunks);
+
+	if (number == CB_FREELIST_NONE)
+		return CB_NONE;
+	cb_chunk_open(&cb_pool_chunks[number].chunk);
+	cb_pool_chunks[number].minpos = 0;
+	cb_pool_chunks[number].nlists = 1;
+	return number;
+}
+
+/* Called by whoever gave up the last hold. */
+void
+cb_pool_free_chunk(CbPoolChunk *chunk)
+{
+	cb_chunk_set_state(&chunk->chunk, CB_CHUNK_FREE);
+	cb_freelist_push(&cb_pool->free_chunks, chunk->number);
+}
+
+/*
+ * The bucket that holds most chunks and is not asked to be flushed yet, of any
+ * index; NULL if there is none.  Looks without locks: a hint.
+ */
+CbBucket *
+cb_pool_fullest_bucket(void)
+{
+	static uint32 start = 0;
+	CbBucket   *fullest = NULL;
+	uint32		most = 0;
+
+	for (uint32 i = 0; i < cb_pool->nbuckets; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[(start + i) % cb_pool->nbuckets];
+
+		if (bucket->desc != CB_NONE && bucket->nchunks > most &&
+			cb_load_relaxed(&bucket->queued) == 0)
+		{
+			fullest = bucket;
+			most = bucket->nchunks;
+		}
+	}
+	start = fullest ? fullest->number + 1 : 0;
+	return fullest;
+}

@@ -1,0 +1,377 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_publish.c
+ *	  Publication: entries go to the journal and, the same moment, to buckets.
+ *
+ * Entries are routed first, with no lock.  Then, for as many as go to one page
+ * of the journal, under the descriptor's lock (shared), its publish lock and
+ * the lane:
+ *
+ *	1. see that attachment and ranges are those that the routing knew, and that
+ *	   the journal's head is where the last publication left it;
+ *	2. make room in the buckets, by opening chunks.  Only holders of the
+ *	   publish lock open, fill or seal the chunk that takes entries, so the room
+ *	   stays; the entries for which there is none are left for another call;
+ *	3. append to the journal: one critical section;
+ *	4. copy the entries into the chunks, each bucket under its lock.
+ *
+ * Nothing fails between 3 and 4 and no reader needs both at once: who looks
+ * into the bucket before 4 started before the publication was over.  A flusher
+ * cannot seal a chunk in between.  A position is assigned and its chunk's
+ * minpos set within one hold of the publish lock, so whoever reads the head
+ * under that lock, and minpos later, misses none (I4, I7).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "miscadmin.h"
+
+typedef struct CbPublish
+{
+	const CbKeyDesc *kd;
+	CbSortEntry *entries;
+	CbDesc	   *desc;			/* NULL: there was none when table_gen was read */
+	uint64		table_gen;
+	CbRouter   *router;			/* NULL: not attached */
+	uint16	   *route;			/* each entry's bucket: its place in desc */
+	TimestampTz now;
+	CbPublishResult *result;
+	bool		stale;			/* look again: something has changed */
+	bool		broken;			/* the journal is not the one we know */
+} CbPublish;
+
+/* ---------- under the locks ---------- */
+
+static bool
+cb_publish_lock(void *arg)
+{
+	CbPublish  *pub = arg;
+	CbDesc	   *desc = pub->desc;
+	bool		attached;
+
+	if (desc == NULL)
+		return true;
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	attached = desc->state == CB_DESC_ATTACHED;
+	if (cb_desc_is_current(desc, pub->kd->rel) &&
+		attached == (pub->router != NULL) &&
+		(!attached || (desc->attach_id == pub->router->attach_id &&
+					   desc->layout_gen == pub->router->layout_gen)))
+	{
+		if (attached)
+			LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+		return true;
+	}
+	LWLockRelease(&desc->lock);
+	pub->stale = true;
+	return false;
+}
+
+static void
+cb_publish_unlock(void *arg)
+{
+	CbPublish  *pub = arg;
+
+	if (pub->desc == NULL)
+		return;
+	if (pub->router != NULL)
+		LWLockRelease(&pub->desc->publish);
+	LWLockRelease(&pub->desc->lock);
+}
+
+static inline CbBucket *
+cb_publish_bucket(CbPublish *pub, int i)
+{
+	return &cb_pool_buckets[pub->desc->buckets[pub->route[i]]];
+}
+
+/* The chunk of a bucket that takes entries, NULL if there is none. */
+static CbPoolChunk *
+cb_publish_active(const CbBucket *bucket)
+{
+	CbPoolChunk *chunk;
+
+	if (bucket->nchunks == 0)
+		return NULL;
+	chunk = &cb_pool_chunks[bucket->chunks[bucket->nchunks - 1]];
+	return cb_chunk_state(&chunk->chunk) == CB_CHUNK_ACTIVE ? chunk : NULL;
+}
+
+/* Opens a chunk for the bucket, seals the present one.  False: no room. */
+static bool
+cb_publish_open_chunk(CbPublish *pub, CbBucket *bucket)
+{
+	CbPoolChunk *active = cb_publish_active(bucket);
+	CbPoolChunk *chunk;
+	uint32		number;
+
+	if (bucket->nchunks == CB_BUCKET_MAX_CHUNKS)
+		return false;
+	number = cb_pool_open_chunk();
+	if (number == CB_NONE)
+		return false;
+	chunk = &cb_pool_chunks[number];
+	chunk->bucket = bucket->number;
+
+	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+	if (active)
+		cb_chunk_set_state(&active->chunk, CB_CHUNK_SEALED);
+	if (bucket->nchunks == 0)
+		bucket->since = pub->now;
+	bucket->chunks[bucket->nchunks++] = number;
+	LWLockRelease(&bucket->lock);
+	return true;
+}
+
+/* How many of n entries, all for one bucket, the active chunk takes. */
+static int
+cb_publish_count_fitting(const CbPoolChunk *active, const CbSortEntry *entries,
+						 int n)
+{
+	int64		room;
+	int			i;
+
+	if (active == NULL)
+		return 0;
+	room = (int64) active->chunk.size - active->chunk.used -
+		cb_chunk_count(&active->chunk) * sizeof(CbItem);
+	for (i = 0; i < n; i++)
+	{
+		room -= CB_CHUNK_ALIGN(IndexTupleSize(entries[i].itup)) + sizeof(CbItem);
+		if (room < 0)
+			break;
+	}
+	return i;
+}
+
+/* The end of the run of entries from i on that go to the same bucket. */
+static inline int
+cb_publish_group_end(const CbPublish *pub, int i, int end)
+{
+	uint16		bucket = pub->route[i];
+
+	do
+		i++;
+	while (i < end && pub->route[i] == bucket);
+	return i;
+}
+
+static void
+cb_publish_note_pressure(CbPublish *pub, CbBucket *bucket)
+{
+	CbPublishResult *result = pub->result;
+
+	if (bucket->nchunks >= CB_BUCKET_FULL_CHUNKS)
+		result->full_bucket = bucket->number;
+	if (cb_pool_is_low())
+		result->pressed = true;
+}
+
+/*
+ * Makes room for entries [first, first + n); returns for how many.  A group
+ * that does not fit into its bucket's active chunk is cut there: its rest is
+ * left for the next page of the journal, when a new chunk is opened.
+ */
+static int
+cb_publish_make_room(CbPublish *pub, int first, int n)
+{
+	int			end = first + n;
+	int			i = first;
+
+	while (i < end)
+	{
+		CbBucket   *bucket = cb_publish_bucket(pub, i);
+		int			group_end = cb_publish_group_end(pub, i, end);
+		int			fitting = cb_publish_count_fitting(cb_publish_active(bucket),
+													   &pub->entries[i],
+													   group_end - i);
+
+		if (fitting == 0)
+		{
+			if (!cb_publish_open_chunk(pub, bucket))
+			{
+				if (i == first)
+				{
+					pub->result->no_room = true;
+					pub->result->full_bucket = bucket->number;
+				}
+				return i - first;
+			}
+			cb_publish_note_pressure(pub, bucket);
+			continue;
+		}
+		i += fitting;
+		if (i < group_end)
+			return i - first;
+	}
+	return n;
+}
+
+static int
+cb_publish_reserve(void *arg, int first, int n, CbPos head, BlockNumber block)
+{
+	CbPublish  *pub = arg;
+
+	if (pub->desc == NULL)
+	{
+#ifndef CB_MUTATE_I3_GENERATION
+		/* an attachment since then may have taken this head as its "from" */
+		if (cb_load_acquire(&cb_pool->table_gen) != pub->table_gen)
+		{
+			pub->stale = true;
+			return 0;
+		}
+#endif
+		return n;
+	}
+	if (pub->router == NULL)
+		return n;
+	if (pub->desc->head != head)
+	{
+		pub->broken = true;
+		return 0;
+	}
+	return cb_publish_make_room(pub, first, n);
+}
+
+/* Copies the entries, which are in the journal now, into the chunks. */
+static void
+cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head,
+				BlockNumber block)
+{
+	CbPublish  *pub = arg;
+	int			end = first + n;
+
+	if (pub->router == NULL)
+		return;
+	CB_TEST_POINT("publish-fill");
+	for (int i = first; i < end;)
+	{
+		CbBucket   *bucket = cb_publish_bucket(pub, i);
+		int			group_end = cb_publish_group_end(pub, i, end);
+		CbPoolChunk *chunk = cb_publish_active(bucket);
+
+		LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+		if (chunk->minpos == 0)
+			chunk->minpos = pos;
+		for (; i < group_end; i++)
+		{
+			IndexTuple	itup = pub->entries[i].itup;
+
+			cb_chunk_append(&chunk->chunk, itup, IndexTupleSize(itup));
+		}
+		LWLockRelease(&bucket->lock);
+	}
+	pub->desc->head = head;
+	pub->desc->head_block = block;
+	pub->desc->used_at = pub->now;
+}
+
+static const CbAppendSink cb_publish_sink = {
+	.lock = cb_publish_lock,
+	.reserve = cb_publish_reserve,
+	.fill = cb_publish_fill,
+	.unlock = cb_publish_unlock
+};
+
+/* ---------- before the locks ---------- */
+
+/* Each entry's bucket.  They are sorted: go from one bucket to the next. */
+static void
+cb_publish_route(const CbKeyDesc *kd, const CbRouter *router,
+				 const CbSortEntry *entries, uint16 *route, int n)
+{
+	int			i = 0;
+
+	while (i < n)
+	{
+		uint32		bucket = cb_route_entry(kd, router, entries[i].itup);
+		IndexTuple	bound = bucket + 1 == router->nbuckets ? NULL :
+			cb_route_fence(router, bucket + 1);
+
+		do
+			route[i++] = bucket;
+		while (i < n && (bound == NULL ||
+						 cb_key_compare(kd, entries[i].itup, bound) < 0));
+	}
+}
+
+/* Looks up, or attaches, the index's descriptor, and routes the entries. */
+static void
+cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
+				   int n)
+{
+	pub->stale = pub->broken = false;
+	pub->router = NULL;
+	pub->table_gen = cb_load_acquire(&cb_pool->table_gen);
+	pub->desc = cb_desc_attach(pub->kd);
+	if (pub->desc == NULL)
+		return;
+	pub->router = cb_route_get(pub->kd, pub->desc);
+	if (pub->router != NULL)
+		cb_publish_route(pub->kd, pub->router, entries, route, n);
+}
+
+static void
+cb_publish_set_length(CbPublish *pub)
+{
+	CbPublishResult *result = pub->result;
+
+	result->desc = pub->router ? pub->desc : NULL;
+	result->attach_id = pub->router ? pub->router->attach_id : 0;
+	if (pub->router)
+	{
+		CbPos		tail = cb_load_relaxed(&pub->desc->tail);
+
+		/* a hint, read without lock */
+		result->journal_length = Max(pub->desc->head, tail) - tail;
+	}
+}
+
+int
+cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+				  CbPublishResult *result)
+{
+	CbPublish	pub = {.kd = kd, .result = result};
+	uint16		few[32];
+	uint16	   *route = few;
+	int			done = 0;
+
+	memset(result, 0, sizeof(CbPublishResult));
+	result->full_bucket = CB_NONE;
+	if (cb_pool == NULL)
+		return cb_journal_append(kd->rel, entries, n, NULL, NULL,
+								 &result->journal_length);
+
+	pub.now = GetCurrentTimestamp();
+	if (n > lengthof(few))
+		route = palloc(n * sizeof(uint16));
+	while (done < n && !result->no_room)
+	{
+		CbSlotMark	mark = cb_slot_mark();
+
+		cb_publish_prepare(&pub, entries + done, route + done, n - done);
+		CB_TEST_POINT("publish-routed");
+
+		/* in as many pieces as pages of the journal, and full chunks, make */
+		while (done < n && !pub.stale && !pub.broken && !result->no_room)
+		{
+			pub.entries = entries + done;
+			pub.route = route + done;
+			done += cb_journal_append(kd->rel, pub.entries, n - done,
+									  &cb_publish_sink, &pub,
+									  &result->journal_length);
+		}
+		cb_publish_set_length(&pub);
+		if (pub.broken)
+			(void) cb_desc_detach(pub.desc, pub.router->attach_id);
+		cb_slot_release_to(mark);
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (route != few)
+		pfree(route);
+	return done;
+}

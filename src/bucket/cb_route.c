@@ -1,0 +1,295 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_route.c
+ *	  Which bucket a key belongs to.
+ *
+ * Keys are compared with no lock held, so a backend routes with a private
+ * copy of the lower bounds of an attachment's buckets.  The copy is a hint:
+ * whoever uses the result compares attach_id and layout_gen under the
+ * descriptor's lock, and asks again if they have changed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+/* the routers of so many indexes are kept */
+#define CB_ROUTE_MAX	256
+
+typedef struct CbRouterEntry
+{
+	Oid			indexoid;		/* hash key */
+	CbRouter   *router;
+} CbRouterEntry;
+
+static HTAB *cb_routers = NULL;
+static MemoryContext cb_route_cxt = NULL;
+
+static void
+cb_route_make_table(void)
+{
+	HASHCTL		ctl = {0};
+
+	cb_route_cxt = AllocSetContextCreate(TopMemoryContext,
+										 "cache_batch routers",
+										 ALLOCSET_SMALL_SIZES);
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(CbRouterEntry);
+	ctl.hcxt = cb_route_cxt;
+	cb_routers = hash_create("cache_batch routers", 32, &ctl,
+							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* Gives up one use; the last one frees it. */
+void
+cb_route_unref(CbRouter *router)
+{
+	if (--router->users == 0)
+		pfree(router);
+}
+
+/* Forgets all routers; those in use stay until they are let go. */
+static void
+cb_route_forget_all(void)
+{
+	HASH_SEQ_STATUS seq;
+	CbRouterEntry *entry;
+
+	hash_seq_init(&seq, cb_routers);
+	while ((entry = hash_seq_search(&seq)) != NULL)
+	{
+		if (entry->router != NULL)
+			cb_route_unref(entry->router);
+		(void) hash_search(cb_routers, &entry->indexoid, HASH_REMOVE, NULL);
+	}
+}
+
+static CbRouterEntry *
+cb_route_find(Oid indexoid)
+{
+	CbRouterEntry *entry;
+	bool		found;
+
+	if (cb_routers == NULL)
+		cb_route_make_table();
+	entry = hash_search(cb_routers, &indexoid, HASH_FIND, NULL);
+	if (entry != NULL)
+		return entry;
+	if (hash_get_num_entries(cb_routers) >= CB_ROUTE_MAX)
+		cb_route_forget_all();
+	entry = hash_search(cb_routers, &indexoid, HASH_ENTER, &found);
+	entry->router = NULL;
+	return entry;
+}
+
+static CbRouter *
+cb_route_make(uint32 allocated)
+{
+	Size		fences = (Size) allocated * CB_BUCKET_FENCE_SIZE;
+	CbRouter   *router = MemoryContextAlloc(cb_route_cxt, MAXALIGN(sizeof(CbRouter)) +
+											fences + allocated * sizeof(uint16));
+
+	router->users = 1;
+	router->allocated = allocated;
+	router->attach_id = 0;
+	router->fences = (char *) router + MAXALIGN(sizeof(CbRouter));
+	router->lens = (uint16 *) (router->fences + fences);
+	return router;
+}
+
+/* ---------- is this the journal that the descriptor knows? ---------- */
+
+typedef struct CbRouteCheck
+{
+	CbDesc	   *desc;
+	uint64		attach_id;
+	bool		same;
+} CbRouteCheck;
+
+static bool
+cb_route_check_lock(void *arg)
+{
+	CbRouteCheck *check = arg;
+	CbDesc	   *desc = check->desc;
+
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == check->attach_id)
+	{
+		LWLockAcquire(&desc->publish, LW_SHARED);
+		return true;
+	}
+	LWLockRelease(&desc->lock);
+	return false;
+}
+
+static int
+cb_route_check_head(void *arg, int first, int n, CbPos head, BlockNumber block)
+{
+	CbRouteCheck *check = arg;
+
+	check->same = check->desc->head == head;
+	return 0;
+}
+
+static void
+cb_route_check_unlock(void *arg)
+{
+	CbRouteCheck *check = arg;
+
+	LWLockRelease(&check->desc->publish);
+	LWLockRelease(&check->desc->lock);
+}
+
+static const CbAppendSink cb_route_check_sink = {
+	.lock = cb_route_check_lock,
+	.reserve = cb_route_check_head,
+	.unlock = cb_route_check_unlock
+};
+
+/*
+ * At a backend's first use of an attachment: a file can have been replaced by
+ * another with the same name and build id (a database copied once more, U22).
+ * Then the journal's head is elsewhere, and the descriptor is given up.
+ */
+static void
+cb_route_check(Relation rel, CbDesc *desc, uint64 attach_id)
+{
+	CbRouteCheck check = {.desc = desc, .attach_id = attach_id, .same = true};
+
+	cb_journal_visit_head(rel, &cb_route_check_sink, &check);
+	if (!check.same)
+		(void) cb_desc_detach(desc, attach_id);
+}
+
+/* ---------- the router ---------- */
+
+/* Copies the ranges; desc->lock is held.  False: there are too many. */
+static bool
+cb_route_copy(CbRouter *router, const CbDesc *desc)
+{
+	if (desc->nbuckets > router->allocated)
+		return false;
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+	{
+		const CbBucket *bucket = &cb_pool_buckets[desc->buckets[i]];
+
+		router->lens[i] = bucket->fence_len;
+		memcpy(router->fences + i * CB_BUCKET_FENCE_SIZE, bucket->fence.bytes,
+			   bucket->fence_len);
+	}
+	router->nbuckets = desc->nbuckets;
+	router->layout_gen = desc->layout_gen;
+	router->attach_id = desc->attach_id;
+	return true;
+}
+
+/* A router of the ranges as they are, NULL: the index is not attached. */
+static CbRouter *
+cb_route_read(Relation rel, CbDesc *desc)
+{
+	for (;;)
+	{
+		CbRouter   *router = cb_route_make(desc->nbuckets + 8);
+		bool		attached;
+		bool		copied = false;
+
+		LWLockAcquire(&desc->lock, LW_SHARED);
+		attached = desc->state == CB_DESC_ATTACHED &&
+			cb_desc_is_current(desc, rel);
+		if (attached)
+			copied = cb_route_copy(router, desc);
+		LWLockRelease(&desc->lock);
+		if (copied)
+			return router;
+		cb_route_unref(router);
+		if (!attached)
+			return NULL;
+	}
+}
+
+/*
+ * The router of the index's attachment, as it is now or was a moment ago;
+ * NULL: it is not attached.  The slot keeps it until it is released to a mark
+ * from before: a comparison function may come here as well.
+ */
+CbRouter *
+cb_route_get(const CbKeyDesc *kd, CbDesc *desc)
+{
+	Oid			indexoid = RelationGetRelid(kd->rel);
+	CbRouterEntry *entry = cb_route_find(indexoid);
+	CbRouter   *router = entry->router;
+
+	if (router == NULL || router->attach_id != desc->attach_id ||
+		router->layout_gen != desc->layout_gen)
+	{
+		uint64		known = router ? router->attach_id : 0;
+
+		router = cb_route_read(kd->rel, desc);
+		if (router != NULL && router->attach_id != known)
+			cb_route_check(kd->rel, desc, router->attach_id);
+		entry = cb_route_find(indexoid);
+		if (entry->router != NULL)
+			cb_route_unref(entry->router);
+		entry->router = router;
+		if (router == NULL)
+			return NULL;
+	}
+	cb_slot_keep_router(router);
+	return router;
+}
+
+/* The lower bound of bucket i, NULL: minus infinity. */
+IndexTuple
+cb_route_fence(const CbRouter *router, uint32 i)
+{
+	if (router->lens[i] == 0)
+		return NULL;
+	return (IndexTuple) (router->fences + i * CB_BUCKET_FENCE_SIZE);
+}
+
+/*
+ * The bucket that holds what lies right of the cut, or left of it when going
+ * backward.
+ */
+uint32
+cb_route_cut(const CbKeyDesc *kd, const CbRouter *router, const CbCut *cut,
+			 ScanDirection dir)
+{
+	uint32		low = 0;		/* the bound of this one is left of the cut */
+	uint32		high = router->nbuckets;
+	int			limit = ScanDirectionIsForward(dir) ? 0 : -1;
+
+	while (high - low > 1)
+	{
+		uint32		mid = low + (high - low) / 2;
+
+		if (cb_key_compare_cut(kd, cut, cb_route_fence(router, mid)) <= limit)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* The bucket that an entry belongs to. */
+uint32
+cb_route_entry(const CbKeyDesc *kd, const CbRouter *router, IndexTuple itup)
+{
+	uint32		low = 0;
+	uint32		high = router->nbuckets;
+
+	while (high - low > 1)
+	{
+		uint32		mid = low + (high - low) / 2;
+
+		if (cb_key_compare(kd, itup, cb_route_fence(router, mid)) >= 0)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}

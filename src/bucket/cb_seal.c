@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_seal.c
+ *	  Taking chunks for a flush, and out of their buckets after it.
+ *
+ * Chunks are owned by one flusher at a time.  They stay in their lists, and so
+ * readable, until all of their entries are in the tree.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "miscadmin.h"
+
+static bool
+cb_seal_lock(CbDesc *desc, uint64 attach_id)
+{
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
+		return true;
+	LWLockRelease(&desc->lock);
+	return false;
+}
+
+/* Owns what nobody owns; desc->lock, publish and bucket lock are held. */
+static int
+cb_seal_take(CbBucket *bucket, int max, CbPoolChunk **chunks)
+{
+	int			n = 0;
+
+	for (uint32 i = 0; i < bucket->nchunks && n < max; i++)
+	{
+		CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[i]];
+
+		if (!cb_slot_own(chunk))
+			continue;
+		if (cb_chunk_state(&chunk->chunk) == CB_CHUNK_ACTIVE)
+			cb_chunk_set_state(&chunk->chunk, CB_CHUNK_SEALED);
+		cb_chunk_set_state(&chunk->chunk, CB_CHUNK_FLUSHING);
+		chunks[n++] = chunk;
+	}
+	return n;
+}
+
+int
+cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number, int max,
+			   CbPoolChunk **chunks)
+{
+	CbBucket   *bucket = &cb_pool_buckets[number];
+	int			n = 0;
+
+	max = Min(max, CB_BUCKET_MAX_CHUNKS);
+	if (!cb_slot_has_room(0, max))
+		return 0;
+	if (!cb_seal_lock(desc, attach_id))
+		return -1;
+	if (bucket->desc == desc->number)
+	{
+		/* nobody fills the chunk that takes entries */
+#ifndef CB_MUTATE_I1_SEAL
+		LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+#endif
+		LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+		n = cb_seal_take(bucket, max, chunks);
+		LWLockRelease(&bucket->lock);
+#ifndef CB_MUTATE_I1_SEAL
+		LWLockRelease(&desc->publish);
+#endif
+	}
+	LWLockRelease(&desc->lock);
+	return n;
+}
+
+/* Takes an owned chunk out of a bucket's list, if it is there. */
+static void
+cb_seal_unlink(CbBucket *bucket, CbPoolChunk *chunk, TimestampTz now)
+{
+	uint32		i = 0;
+
+	while (i < bucket->nchunks && bucket->chunks[i] != chunk->number)
+		i++;
+	if (i == bucket->nchunks)
+		return;
+	bucket->nchunks--;
+	memmove(&bucket->chunks[i], &bucket->chunks[i + 1],
+			(bucket->nchunks - i) * sizeof(uint32));
+	bucket->since = now;
+	chunk->nlists--;
+	(void) cb_chunk_release(&chunk->chunk); /* the owner's hold is left */
+}
+
+static void
+cb_seal_unlink_all(CbBucket *bucket, CbPoolChunk **chunks, int n,
+				   TimestampTz now)
+{
+	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < n; i++)
+		cb_seal_unlink(bucket, chunks[i], now);
+	LWLockRelease(&bucket->lock);
+}
+
+static bool
+cb_seal_is_listed(CbPoolChunk **chunks, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (chunks[i]->nlists > 0)
+			return true;
+	}
+	return false;
+}
+
+void
+cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	/* owned chunks keep it attached */
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	for (int i = 0; i < n; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[chunks[i]->bucket];
+
+		if (bucket->desc == desc->number)
+			cb_seal_unlink_all(bucket, &chunks[i], 1, now);
+	}
+	/* ranges that were split list their chunks more than once */
+	for (uint32 i = 0; i < desc->nbuckets && cb_seal_is_listed(chunks, n); i++)
+		cb_seal_unlink_all(&cb_pool_buckets[desc->buckets[i]], chunks, n, now);
+	LWLockRelease(&desc->lock);
+
+	for (int i = 0; i < n; i++)
+		cb_slot_retire(chunks[i]);
+	ConditionVariableBroadcast(&desc->cv);
+}
+
+bool
+cb_bucket_positions(CbDesc *desc, uint64 attach_id,
+					CbBucketPositions *positions)
+{
+	if (!cb_seal_lock(desc, attach_id))
+		return false;
+
+	/* whatever is published from here on lies at head or above */
+	LWLockAcquire(&desc->publish, LW_SHARED);
+	positions->from = desc->from;
+	positions->head = positions->min = desc->head;
+	LWLockRelease(&desc->publish);
+
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+
+		LWLockAcquire(&bucket->lock, LW_SHARED);
+		for (uint32 j = 0; j < bucket->nchunks; j++)
+		{
+			CbPos		pos = cb_pool_chunks[bucket->chunks[j]].minpos;
+
+#ifndef CB_MUTATE_I7_MINPOS
+			if (pos != 0)
+				positions->min = Min(positions->min, pos);
+#else
+			(void) pos;
+#endif
+		}
+		LWLockRelease(&bucket->lock);
+	}
+	LWLockRelease(&desc->lock);
+	return true;
+}
+
+uint32
+cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
+{
+	uint32		found = CB_NONE;
+	uint32		most = 0;
+
+	if (!cb_seal_lock(desc, attach_id))
+		return CB_NONE;
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+
+		/* a look without its lock will do */
+		if (bucket->nchunks > most)
+		{
+			most = bucket->nchunks;
+			found = bucket->number;
+		}
+	}
+	LWLockRelease(&desc->lock);
+	return found;
+}
+
+uint32
+cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool *owned)
+{
+	uint32		found = CB_NONE;
+
+	*owned = false;
+	if (!cb_seal_lock(desc, attach_id))
+		return CB_NONE;
+	for (uint32 i = 0; i < desc->nbuckets && found == CB_NONE; i++)
+	{
+		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+
+		LWLockAcquire(&bucket->lock, LW_SHARED);
+		for (uint32 j = 0; j < bucket->nchunks; j++)
+		{
+			CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[j]];
+
+			if (chunk->minpos == 0 || chunk->minpos >= pos)
+				continue;
+			if (cb_load_acquire(&chunk->chunk.owner) == 0)
+				found = bucket->number;
+			else
+				*owned = true;
+		}
+		LWLockRelease(&bucket->lock);
+	}
+	LWLockRelease(&desc->lock);
+	return found;
+}

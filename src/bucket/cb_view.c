@@ -1,0 +1,272 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_view.c
+ *	  Reading a bucket: what a scan pins, and how it finds entries in it.
+ *
+ * The bucket's list, its range and the counts of its chunks are read at one
+ * moment, under its lock; the entries below the counts never change, so they
+ * are searched later with no lock, as long as the chunks are pinned.
+ *
+ * Chunks are sorted when they are read, not when they are written: a reader
+ * that meets a long unsorted tail sorts a copy of the order, and installs it
+ * if nobody else can be reading the chunk's order: it holds the bucket's lock
+ * exclusively, the chunk is in this list only, its holders are this list and
+ * this reader's pin, and nobody owns it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "miscadmin.h"
+
+/* unsorted entries of a chunk that a reader goes through one by one */
+#define CB_VIEW_TAIL_MAX	64
+
+typedef struct CbViewProbe
+{
+	const CbKeyDesc *kd;
+	const CbCut *cut;
+} CbViewProbe;
+
+/* ---------- opening and closing ---------- */
+
+static void
+cb_view_pin_chunks(CbBucketView *view)
+{
+	CbBucket   *bucket = view->bucket;
+
+	/* a publication that this scan must see was over before it began */
+	if (bucket->nchunks == 0)
+		return;
+	LWLockAcquire(&bucket->lock, LW_SHARED);
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[i]];
+
+		cb_slot_pin(chunk);
+		view->chunks[i].chunk = chunk;
+		view->chunks[i].count = cb_chunk_count(&chunk->chunk);
+		view->chunks[i].nsorted = cb_load_relaxed(&chunk->chunk.nsorted);
+	}
+	view->nchunks = bucket->nchunks;
+	LWLockRelease(&bucket->lock);
+}
+
+/* Pins bucket i if the router is up to date; false: it is not. */
+static bool
+cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
+{
+	CbDesc	   *desc = view->desc;
+
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state != CB_DESC_ATTACHED ||
+		desc->attach_id != router->attach_id ||
+		desc->layout_gen != router->layout_gen)
+	{
+		LWLockRelease(&desc->lock);
+		return false;
+	}
+	view->attach_id = desc->attach_id;
+	view->from = desc->from;
+	view->swept = cb_load_acquire(&desc->tail) >= desc->from;
+	view->bucket = &cb_pool_buckets[desc->buckets[i]];
+	cb_view_pin_chunks(view);
+	LWLockRelease(&desc->lock);
+
+	view->lo = cb_route_fence(router, i);
+	view->hi = i + 1 < router->nbuckets ? cb_route_fence(router, i + 1) : NULL;
+	return true;
+}
+
+void
+cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+					CbBucketView *view)
+{
+	view->mark = cb_slot_mark();
+	view->attach_id = 0;
+	view->nchunks = 0;
+	view->lo = view->hi = NULL;
+	view->desc = cb_desc_find(kd->rel);
+	if (view->desc == NULL ||
+		!cb_slot_has_room(CB_BUCKET_MAX_CHUNKS, 0))
+		return;
+	for (;;)
+	{
+		CbRouter   *router = cb_route_get(kd, view->desc);
+
+		if (router == NULL ||
+			cb_view_pin(view, router, cb_route_cut(kd, router, cut, dir)))
+			return;
+		cb_slot_release_to(view->mark);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+void
+cb_bucket_view_close(CbBucketView *view)
+{
+	cb_slot_release_to(view->mark);
+	view->nchunks = 0;
+}
+
+/* ---------- sorting ---------- */
+
+static int
+cb_view_compare(const void *a, const void *b, void *arg)
+{
+	return cb_key_compare(arg, (IndexTuple) a, (IndexTuple) b);
+}
+
+/* Makes the order the chunk's own, if nobody else can be reading that. */
+static bool
+cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
+					  const uint16 *order, uint32 n)
+{
+	bool		installed = false;
+
+	LWLockAcquire(&view->desc->lock, LW_SHARED);
+	LWLockAcquire(&view->bucket->lock, LW_EXCLUSIVE);
+	if (chunk->nlists == 1 &&
+		cb_load_acquire(&chunk->chunk.holders) == 2 &&
+		cb_load_acquire(&chunk->chunk.owner) == 0 &&
+		chunk->bucket == view->bucket->number)
+	{
+		cb_chunk_install_order(&chunk->chunk, order, n);
+		installed = true;
+	}
+	LWLockRelease(&view->bucket->lock);
+	LWLockRelease(&view->desc->lock);
+	return installed;
+}
+
+/*
+ * The order of all entries of chunk i, palloc'd; NULL if it has been made the
+ * chunk's own.
+ */
+static uint16 *
+cb_view_sort(const CbKeyDesc *kd, CbBucketView *view, int i)
+{
+	CbPoolChunk *chunk = view->chunks[i].chunk;
+	uint32		n = view->chunks[i].count;
+	uint16	   *order = palloc(n * sizeof(uint16));
+	uint16	   *scratch = palloc(n * sizeof(uint16));
+
+	cb_chunk_sort(&chunk->chunk, n, order, scratch, cb_view_compare,
+				  unconstify(CbKeyDesc *, kd));
+	pfree(scratch);
+	if (!cb_view_install_order(view, chunk, order, n))
+		return order;
+	view->chunks[i].nsorted = n;
+	pfree(order);
+	return NULL;
+}
+
+/* ---------- searching ---------- */
+
+static int
+cb_view_probe(const void *entry, void *arg)
+{
+	CbViewProbe *probe = arg;
+
+	return cb_key_compare_cut(probe->kd, probe->cut, (IndexTuple) entry) <= 0 ?
+		-1 : 1;
+}
+
+/* How many of the entries in this order lie left of the cut. */
+static uint32
+cb_view_search_order(const CbChunk *chunk, const uint16 *order, uint32 n,
+					 CbViewProbe *probe)
+{
+	uint32		low = 0;
+
+	while (low < n)
+	{
+		uint32		mid = low + (n - low) / 2;
+
+		if (cb_view_probe(cb_chunk_entry(chunk, order[mid]), probe) < 0)
+			low = mid + 1;
+		else
+			n = mid;
+	}
+	return low;
+}
+
+static bool
+cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbCut *lo,
+				   const CbCut *hi)
+{
+	return cb_key_compare_cut(kd, lo, itup) > 0 &&
+		cb_key_compare_cut(kd, hi, itup) <= 0;
+}
+
+/* Puts an entry of the tail into its place among the n of the range. */
+static void
+cb_view_insert(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order, int n,
+			   uint16 number)
+{
+	IndexTuple	itup = (IndexTuple) cb_chunk_entry(chunk, number);
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
+	CbViewProbe probe = {.kd = kd, .cut = &cut};
+	uint32		at = cb_view_search_order(chunk, order, n, &probe);
+
+	memmove(&order[at + 1], &order[at], (n - at) * sizeof(uint16));
+	order[at] = number;
+}
+
+/* The range of a chunk with a short tail. */
+static int
+cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
+				uint32 nsorted, const CbCut *lo, const CbCut *hi,
+				const uint16 **result)
+{
+	CbViewProbe low = {.kd = kd, .cut = lo};
+	CbViewProbe high = {.kd = kd, .cut = hi};
+	uint32		from = cb_chunk_search(chunk, 0, nsorted, cb_view_probe, &low);
+	uint32		to = cb_chunk_search(chunk, from, nsorted, cb_view_probe, &high);
+	uint16	   *order = NULL;
+	int			n = to - from;
+
+	if (n > 0)
+	{
+		order = palloc((n + count - nsorted) * sizeof(uint16));
+		for (uint32 rank = from; rank < to; rank++)
+			order[rank - from] = cb_chunk_item(chunk, rank)->order;
+	}
+	for (uint32 i = nsorted; i < count; i++)
+	{
+		if (!cb_view_is_between(kd, (IndexTuple) cb_chunk_entry(chunk, i), lo, hi))
+			continue;
+		if (order == NULL)
+			order = palloc((count - nsorted) * sizeof(uint16));
+		cb_view_insert(kd, chunk, order, n++, i);
+	}
+	*result = order;
+	return n;
+}
+
+int
+cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
+					 const CbCut *lo, const CbCut *hi, const uint16 **order)
+{
+	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
+	uint32		count = view->chunks[i].count;
+
+	if (count - view->chunks[i].nsorted > CB_VIEW_TAIL_MAX)
+	{
+		uint16	   *all = cb_view_sort(kd, view, i);
+
+		if (all != NULL)
+		{
+			CbViewProbe low = {.kd = kd, .cut = lo};
+			CbViewProbe high = {.kd = kd, .cut = hi};
+			uint32		from = cb_view_search_order(chunk, all, count, &low);
+
+			*order = all + from;
+			return cb_view_search_order(chunk, all, count, &high) - from;
+		}
+	}
+	return cb_view_collect(kd, chunk, count, view->chunks[i].nsorted, lo, hi,
+						   order);
+}

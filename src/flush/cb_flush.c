@@ -1,0 +1,407 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_flush.c
+ *	  Flushing buckets: a bucket's chunks, sorted, into the tree.
+ *
+ * The chunks are owned meanwhile and stay readable in their buckets; they are
+ * taken out only after the WAL of the last leaf (I1).  An error gives the
+ * ownership up and leaves them sealed in their place: somebody flushes them
+ * again, and what reached the tree is found there by (key, TID) (I5).
+ *
+ * The journal is truncated behind what all buckets have given to the tree,
+ * by whoever gets the sweep lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "base/cb_base.h"
+#include "flush/cb_flush.h"
+#include "flush/cb_queue.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+/* a flush that brings fewer entries to a leaf divides the bucket */
+#define CB_FLUSH_DENSE		32
+
+/* truncate when it frees at least this much, in bytes */
+#define CB_FLUSH_TRUNCATE_MIN	(256 * 1024)
+
+/* how long to sleep at most for an owner to let go */
+#define CB_FLUSH_WAIT_MS	1000
+
+typedef struct CbFlush
+{
+	Relation	rel;
+	CbDesc	   *desc;
+	uint64		attach_id;
+	CbFlushCause cause;
+	CbKeyDesc	kd;
+	int			nchunks;
+	CbPoolChunk *chunks[CB_BUCKET_MAX_CHUNKS];
+	int			n;
+	CbSortEntry *entries;
+	CbApplyStats stats;
+} CbFlush;
+
+static void
+cb_flush_count(const CbFlush *flush)
+{
+	Relation	rel = flush->rel;
+
+	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + flush->cause, 1);
+	cb_stat_add(rel, CB_STAT_FLUSHED, flush->n);
+	cb_stat_add(rel, CB_STAT_LEAF_VISITS, flush->stats.visits);
+	cb_stat_add(rel, CB_STAT_DESCENTS, flush->stats.descents);
+	cb_stat_add(rel, CB_STAT_APPLIED, flush->stats.entries);
+	cb_stat_add(rel, CB_STAT_SPLITS, flush->stats.splits);
+}
+
+/* ---------- one bucket ---------- */
+
+/* Lists the entries of the owned chunks, where they stand. */
+static void
+cb_flush_collect(CbFlush *flush)
+{
+	uint32		total = 0;
+
+	for (int i = 0; i < flush->nchunks; i++)
+		total += cb_chunk_count(&flush->chunks[i]->chunk);
+	flush->entries = MemoryContextAllocHuge(CurrentMemoryContext,
+											sizeof(CbSortEntry) * (total + 1));
+	for (int i = 0; i < flush->nchunks; i++)
+	{
+		const CbChunk *chunk = &flush->chunks[i]->chunk;
+		uint32		count = cb_chunk_count(chunk);
+
+		for (uint32 j = 0; j < count; j++)
+			cb_key_fill_sort_entry(&flush->kd, &flush->entries[flush->n++],
+								   (IndexTuple) cb_chunk_entry(chunk, j));
+	}
+}
+
+/*
+ * Divides the bucket at a leaf's bound near the middle of what was flushed, if
+ * it filled up and its leaves got few entries each.  The other way round, a
+ * bucket flushed nearly empty for others' need is joined with its neighbour.
+ */
+static void
+cb_flush_adapt(CbFlush *flush, uint32 bucket)
+{
+	if (flush->cause == CB_FLUSH_FULL &&
+		flush->nchunks >= CB_BUCKET_FULL_CHUNKS / 2 && !cb_pool_is_low() &&
+		flush->stats.entries < CB_FLUSH_DENSE * flush->stats.visits)
+	{
+		IndexTuple	middle = flush->entries[flush->n / 2].itup;
+		IndexTuple	separator = cb_tree_find_separator(&flush->kd, middle);
+
+		if (separator != NULL)
+			(void) cb_layout_split(&flush->kd, flush->desc, flush->attach_id,
+								   bucket, separator);
+	}
+	else if (flush->cause == CB_FLUSH_PRESSURE && flush->nchunks <= 2)
+		(void) cb_layout_merge(flush->desc, flush->attach_id, bucket);
+}
+
+/* The chunks are owned.  Comparisons run; an error leaves them as they are. */
+static void
+cb_flush_apply(CbFlush *flush, uint32 bucket)
+{
+	cb_key_init(&flush->kd, flush->rel);
+	cb_flush_collect(flush);
+	CB_TEST_POINT("flush-sealed");
+#ifdef CB_MUTATE_I1_RETIRE_FIRST
+	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
+#endif
+	cb_key_sort(&flush->kd, flush->entries, flush->n);
+	cb_tree_apply(&flush->kd, flush->entries, flush->n, &flush->stats);
+	CB_TEST_POINT("flush-applied");
+	cb_flush_adapt(flush, bucket);
+#ifndef CB_MUTATE_I1_RETIRE_FIRST
+	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
+#endif
+	CB_TEST_POINT("flush-retired");
+	cb_flush_count(flush);
+}
+
+/* Flushes up to max chunks of a bucket; returns how many. */
+static int
+cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
+				int max, CbFlushCause cause)
+{
+	CbFlush		flush = {.rel = rel, .desc = desc, .attach_id = attach_id,
+	.cause = cause};
+	CbSlotMark	mark = cb_slot_mark();
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "cache_batch flush",
+								ALLOCSET_DEFAULT_SIZES);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	flush.nchunks = cb_bucket_seal(desc, attach_id, bucket, max, flush.chunks);
+	if (flush.nchunks > 0)
+	{
+		PG_TRY();
+		{
+			cb_flush_apply(&flush, bucket);
+		}
+		PG_CATCH();
+		{
+			cb_slot_release_to(mark);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+	return flush.nchunks;
+}
+
+/* ---------- truncation ---------- */
+
+/*
+ * Moves the tail to the first entry that some bucket still holds.  Nothing is
+ * truncated while entries from before the attachment are not swept.
+ */
+static void
+cb_flush_truncate_locked(Relation rel, CbDesc *desc, uint64 attach_id)
+{
+	CbBucketPositions positions;
+	CbMetaPageData meta;
+
+	if (!cb_bucket_positions(desc, attach_id, &positions))
+		return;
+	CB_TEST_POINT("flush-truncate");
+	cb_tree_read_meta(rel, NULL, &meta);
+#ifndef CB_MUTATE_I7_FROM
+	if (meta.journal_tail < positions.from)
+		return;
+#endif
+	(void) cb_journal_truncate_to(rel, positions.min);
+	cb_desc_note_tail(desc, attach_id, positions.min);
+}
+
+/* The same if it pays, and nobody else is at it. */
+static void
+cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id)
+{
+	CbBucketPositions positions;
+
+	if (!cb_bucket_positions(desc, attach_id, &positions) ||
+		positions.min < cb_load_relaxed(&desc->tail) + CB_FLUSH_TRUNCATE_MIN)
+		return;
+	if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
+		return;
+	cb_flush_truncate_locked(rel, desc, attach_id);
+	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+}
+
+/* ---------- callers ---------- */
+
+bool
+cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
+				CbFlushCause cause)
+{
+	if (RecoveryInProgress() ||
+		cb_flush_chunks(rel, desc, attach_id, bucket, CB_BUCKET_MAX_CHUNKS,
+						cause) <= 0)
+		return false;
+	cb_flush_truncate(rel, desc, attach_id);
+	return true;
+}
+
+bool
+cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket)
+{
+	if (bucket != CB_NONE &&
+		cb_flush_chunks(rel, desc, attach_id, bucket, 1, CB_FLUSH_HELP) > 0)
+		return true;
+	bucket = cb_bucket_find_fullest(desc, attach_id);
+	if (bucket == CB_NONE ||
+		cb_flush_chunks(rel, desc, attach_id, bucket, 1, CB_FLUSH_HELP) <= 0)
+		return false;
+	cb_flush_truncate(rel, desc, attach_id);
+	return true;
+}
+
+/*
+ * Flushes all buckets with entries below pos, and waits for those that others
+ * are flushing.  They have their locks, so they come to an end (B1).
+ */
+static void
+cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
+			   CbFlushCause cause)
+{
+	for (;;)
+	{
+		bool		owned;
+		uint32		bucket;
+
+		ConditionVariablePrepareToSleep(&desc->cv);
+		bucket = cb_bucket_find_below(desc, attach_id, pos, &owned);
+		if (bucket == CB_NONE)
+		{
+#ifdef CB_MUTATE_I4_OWNERS
+			owned = false;
+#endif
+			if (!owned)
+				break;
+			CB_TEST_POINT("drain-wait");
+			(void) ConditionVariableTimedSleep(&desc->cv, CB_FLUSH_WAIT_MS,
+											   PG_WAIT_EXTENSION);
+			continue;
+		}
+		ConditionVariableCancelSleep();
+		(void) cb_flush_chunks(rel, desc, attach_id, bucket,
+							   CB_BUCKET_MAX_CHUNKS, cause);
+		CHECK_FOR_INTERRUPTS();
+	}
+	ConditionVariableCancelSleep();
+}
+
+/* Drains an attached index; false: the attachment was lost on the way. */
+static bool
+cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
+					   CbFlushCause cause)
+{
+	CbBucketPositions positions;
+	CbPos		upto;
+
+	if (!cb_bucket_positions(desc, attach_id, &positions))
+		return false;
+	upto = positions.head;
+	cb_flush_below(rel, desc, attach_id, upto, cause);
+	CB_TEST_POINT("drain-flushed");
+
+	LockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	cb_flush_truncate_locked(rel, desc, attach_id);
+	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	return cb_load_acquire(&desc->tail) >= upto &&
+		cb_bucket_positions(desc, attach_id, &positions);
+}
+
+void
+cb_flush_drain(Relation rel, CbFlushCause cause)
+{
+	bool		wait = true;
+
+#ifdef CB_MUTATE_U18_SWEEPWAIT
+	wait = false;
+#endif
+	for (;;)
+	{
+		CbDesc	   *desc;
+		CbPos		from;
+		uint64		attach_id;
+
+		if (!cb_flush_sweep(rel, cause, wait))
+			return;				/* in recovery */
+
+		/*
+		 * If the index has no buckets now, the sweep went to the head, unless
+		 * they were given up meanwhile.
+		 */
+		desc = cb_desc_find(rel);
+		attach_id = desc ? cb_desc_attachment(desc, rel, &from) : 0;
+		if (attach_id == 0)
+		{
+			(void) cb_flush_sweep(rel, cause, true);
+			return;
+		}
+		if (cb_flush_drain_buckets(rel, desc, attach_id, cause))
+			return;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---------- after a publication ---------- */
+
+/* The longest journal that an index with buckets may have, in bytes. */
+static uint64
+cb_flush_journal_limit(void)
+{
+	return Max((uint64) cb_journal_limit * 1024, 2 * cb_pool_size_bytes());
+}
+
+bool
+cb_flush_is_due(const CbPublishResult *result)
+{
+	CbDesc	   *desc = result->desc;
+
+	return desc != NULL &&
+		(result->full_bucket != CB_NONE || result->pressed ||
+		 cb_load_relaxed(&desc->tail) < desc->from ||
+		 result->journal_length > cb_flush_journal_limit());
+}
+
+/* A bucket that keeps the tail of a long journal back. */
+static uint32
+cb_flush_find_oldest(const CbPublishResult *result)
+{
+	bool		owned;
+
+	return cb_bucket_find_below(result->desc, result->attach_id,
+								cb_load_relaxed(&result->desc->tail) +
+								result->journal_length / 4, &owned);
+}
+
+static void
+cb_flush_request_all(const CbPublishResult *result)
+{
+	CbDesc	   *desc = result->desc;
+
+	if (result->full_bucket != CB_NONE)
+		cb_queue_request(result->full_bucket, CB_FLUSH_FULL);
+	if (result->pressed)
+	{
+		CbBucket   *bucket = cb_pool_fullest_bucket();
+
+		if (bucket != NULL)
+			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);
+	}
+	if (cb_load_relaxed(&desc->tail) < desc->from)
+		cb_queue_request(desc->buckets[0], CB_FLUSH_DELAY);
+	else if (result->journal_length > cb_flush_journal_limit())
+	{
+		uint32		bucket = cb_flush_find_oldest(result);
+
+		if (bucket != CB_NONE)
+			cb_queue_request(bucket, CB_FLUSH_LIMIT);
+	}
+}
+
+void
+cb_flush_after_publish(Relation rel, const CbPublishResult *result,
+					   bool may_work)
+{
+	CbDesc	   *desc = result->desc;
+	uint64		attach_id = result->attach_id;
+
+	if (cb_queue_is_served())
+	{
+		cb_flush_request_all(result);
+		return;
+	}
+	if (!may_work)
+		return;
+
+	/* nobody else will do it */
+	if (result->full_bucket != CB_NONE)
+		(void) cb_flush_bucket(rel, desc, attach_id, result->full_bucket,
+							   CB_FLUSH_FULL);
+	else if (result->pressed)
+		(void) cb_flush_help(rel, desc, attach_id, CB_NONE);
+	if (cb_load_relaxed(&desc->tail) < desc->from)
+		cb_flush_before(rel, desc);
+	else if (result->journal_length > cb_flush_journal_limit())
+	{
+		uint32		bucket = cb_flush_find_oldest(result);
+
+		if (bucket != CB_NONE)
+			(void) cb_flush_bucket(rel, desc, attach_id, bucket,
+								   CB_FLUSH_LIMIT);
+	}
+}

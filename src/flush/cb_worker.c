@@ -1,0 +1,564 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_worker.c
+ *	  A worker: flushes buckets of one database.
+ *
+ * It takes requests from its database's queue and serves those for one index
+ * in one transaction, which it ends after CB_WORKER_SLICE_MS, so that neither
+ * its lock on the index nor its snapshot is in anyone's way.  It never waits
+ * for a lock on an index: if somebody wants it for himself, the request is
+ * dropped, and comes back with the next insertion or when the entries get too
+ * old (B1).
+ *
+ * It leaves when nothing was asked for some time, when a command wants its
+ * database for itself, when the server shuts down, and for a database that
+ * has no worker at all (C9).
+ *
+ * An error is reported, remembered for the statistics, and keeps workers from
+ * that index for a time that doubles with each failure in a row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "base/cb_base.h"
+#include "catalog/pg_class.h"
+#include "flush/cb_worker.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+/* how long one transaction goes on */
+#define CB_WORKER_SLICE_MS		50
+
+/* how long a worker stays with nothing to do */
+#define CB_WORKER_LINGER_MS		1000
+
+/* how long it works before another database may have its turn */
+#define CB_WORKER_TURN_MS		1000
+
+#define CB_WORKER_RETRY_MS		1000	/* after the first failure */
+#define CB_WORKER_RETRY_MAX_MS	60000
+
+/* what a request stands for, as its descriptor says */
+typedef struct CbTarget
+{
+	CbDesc	   *desc;
+	uint64		attach_id;
+	Oid			indexoid;
+	RelFileNode file;
+} CbTarget;
+
+static CbWorker *cb_worker = NULL;	/* this process */
+static CbDatabase *cb_worker_database = NULL;
+
+/* the request being served; its bucket is CB_NONE if there is none */
+static CbRequest cb_worker_request = {CB_NONE, CB_FLUSH_REQUEST};
+static Oid	cb_worker_indexoid = InvalidOid;
+
+void
+cb_worker_count_entries(uint64 n)
+{
+	if (cb_worker != NULL)
+		pg_atomic_fetch_add_u64(&cb_worker->entries, n);
+}
+
+/* ---------- coming and going ---------- */
+
+static bool
+cb_worker_is_suspended(void)
+{
+	return pg_atomic_read_u32(&cb_worker_database->suspended) != 0;
+}
+
+/*
+ * Runs after the process has left the array of processes, since it was
+ * registered before it got there: whoever waits for "left" does not find it
+ * connected any more.
+ */
+static void
+cb_worker_exit(int code, Datum arg)
+{
+	CbRequest	request = cb_worker_request;
+
+	if (cb_worker_is_suspended())
+		cb_worker->clean = true;
+	cb_launcher_strike_off(cb_worker);
+
+	/* killed in the middle: somebody else shall do it */
+	if (request.bucket != CB_NONE)
+		cb_queue_request(request.bucket, request.cause);
+	cb_queue_wake_launcher();
+}
+
+/* Takes the entry that the launcher has made; false: it is not wanted. */
+static bool
+cb_worker_enlist(int number)
+{
+	CbWorker   *worker = &cb_workers->workers[number];
+	uint32		generation;
+	bool		wanted;
+
+	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));
+	LWLockAcquire(cb_workers->lock, LW_EXCLUSIVE);
+	wanted = worker->generation == generation &&
+		pg_atomic_read_u32(&worker->state) == CB_WORKER_STARTING;
+	if (wanted)
+	{
+		worker->pid = MyProcPid;
+		worker->latch = MyLatch;
+		pg_atomic_write_u32(&worker->state, CB_WORKER_CONNECTING);
+	}
+	LWLockRelease(cb_workers->lock);
+	if (!wanted)
+		return false;
+	cb_worker = worker;
+	cb_worker_database = &cb_workers->databases[worker->place];
+	return true;
+}
+
+/*
+ * Settings of the database or the configuration file that are meant for
+ * sessions must not stop a worker.
+ */
+static void
+cb_worker_configure(void)
+{
+	static const char *const settings[][2] = {
+		{"application_name", "cache_batch flusher"},
+		{"search_path", ""},
+		{"zero_damaged_pages", "false"},
+		{"statement_timeout", "0"},
+		{"lock_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"idle_session_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "false"},
+		{"default_transaction_deferrable", "false"},
+		{"synchronous_commit", "local"}
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET,
+						PGC_S_OVERRIDE);
+}
+
+static bool
+cb_worker_gives_way(void)
+{
+	uint32		wanted = 1;
+
+	if (likely(pg_atomic_read_u32(&cb_workers->wanted) == 0))
+		return false;
+	if (pg_atomic_read_u32(&cb_worker_database->nworkers) == 1 &&
+		!cb_queue_is_empty(cb_worker->place) &&
+		!TimestampDifferenceExceeds(cb_worker->started_at,
+									GetCurrentTimestamp(), CB_WORKER_TURN_MS))
+		return false;
+	return pg_atomic_compare_exchange_u32(&cb_workers->wanted, &wanted, 0);
+}
+
+static bool
+cb_worker_must_leave(void)
+{
+	return ProcDiePending || cb_worker_is_suspended() || cb_worker_gives_way();
+}
+
+/* ---------- errors ---------- */
+
+/* The entry of an index; NULL: it did not fail.  The database's lock is held. */
+static CbFailingIndex *
+cb_worker_find_failing(Oid indexoid)
+{
+	for (int i = 0; i < CB_FAILING_INDEXES; i++)
+	{
+		CbFailingIndex *failing = &cb_worker_database->failing[i];
+
+		if (failing->indexoid == indexoid)
+			return failing;
+	}
+	return NULL;
+}
+
+static bool
+cb_worker_is_failing(Oid indexoid)
+{
+	CbFailingIndex *failing;
+	bool		result;
+
+	LWLockAcquire(cb_worker_database->lock, LW_SHARED);
+	failing = cb_worker_find_failing(indexoid);
+	result = failing != NULL && failing->retry_at > GetCurrentTimestamp();
+	LWLockRelease(cb_worker_database->lock);
+	return result;
+}
+
+/* It did not fail this time. */
+static void
+cb_worker_forget_failing(Oid indexoid)
+{
+	CbFailingIndex *failing;
+
+	/* nobody else changes an entry of an index that fails in this moment */
+	if (likely(cb_worker_find_failing(indexoid) == NULL))
+		return;
+	LWLockAcquire(cb_worker_database->lock, LW_EXCLUSIVE);
+	failing = cb_worker_find_failing(indexoid);
+	if (failing != NULL)
+		memset(failing, 0, sizeof(CbFailingIndex));
+	LWLockRelease(cb_worker_database->lock);
+}
+
+/* Takes the entry whose time is over first, if there is none yet. */
+static void
+cb_worker_add_failing(Oid indexoid, TimestampTz now)
+{
+	CbFailingIndex *failing = cb_worker_find_failing(indexoid);
+	int			wait;
+
+	if (failing == NULL)
+	{
+		failing = &cb_worker_database->failing[0];
+		for (int i = 1; i < CB_FAILING_INDEXES; i++)
+		{
+			if (cb_worker_database->failing[i].retry_at < failing->retry_at)
+				failing = &cb_worker_database->failing[i];
+		}
+		failing->indexoid = indexoid;
+		failing->failures = 0;
+	}
+	wait = CB_WORKER_RETRY_MS << Min(failing->failures, 6);
+	failing->failures++;
+	failing->retry_at = TimestampTzPlusMilliseconds(now,
+													Min(wait, CB_WORKER_RETRY_MAX_MS));
+}
+
+static void
+cb_worker_note_error(const ErrorData *edata)
+{
+	CbDatabase *database = cb_worker_database;
+	TimestampTz now = GetCurrentTimestamp();
+	Oid			indexoid = cb_worker_indexoid;
+
+	LWLockAcquire(database->lock, LW_EXCLUSIVE);
+	if (OidIsValid(indexoid))
+		cb_worker_add_failing(indexoid, now);
+	database->error_at = now;
+	database->error_code = edata->sqlerrcode;
+	strlcpy(database->error, edata->message ? edata->message : "unknown error",
+			CB_ERROR_LENGTH);
+	LWLockRelease(database->lock);
+
+	ereport(WARNING,
+			(errcode(edata->sqlerrcode),
+			 errmsg("could not flush cachebatch index %u of database %u: %s",
+					indexoid, MyDatabaseId,
+					edata->message ? edata->message : "unknown error"),
+			 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+			 errhint("Its entries stay in its journal; the flush is tried again.")));
+}
+
+/* ---------- one index ---------- */
+
+/* What the request's bucket belongs to now; false: nothing of ours. */
+static bool
+cb_worker_identify(const CbRequest *request, CbTarget *target)
+{
+	CbBucket   *bucket = &cb_pool_buckets[request->bucket];
+	uint32		number = *(volatile uint32 *) &bucket->desc;
+	CbDesc	   *desc;
+	bool		found;
+
+	if (number >= cb_pool->ndescs)
+		return false;
+	desc = &cb_pool_descs[number];
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	found = desc->state == CB_DESC_ATTACHED && bucket->desc == number;
+	target->desc = desc;
+	target->attach_id = desc->attach_id;
+	target->indexoid = desc->indexoid;
+	target->file = desc->key;
+	LWLockRelease(&desc->lock);
+
+	if (found && target->file.dbNode != MyDatabaseId)
+	{
+		cb_queue_request(request->bucket, request->cause);
+		return false;
+	}
+	return found;
+}
+
+/* NULL: the index is gone, or somebody wants it for himself. */
+static Relation
+cb_worker_open(const CbTarget *target)
+{
+	Relation	rel;
+
+	if (!ConditionalLockRelationOid(target->indexoid, RowExclusiveLock))
+		return NULL;
+	rel = try_relation_open(target->indexoid, NoLock);
+	if (rel != NULL && rel->rd_rel->relkind == RELKIND_INDEX &&
+		RelFileNodeEquals(rel->rd_node, target->file))
+		return rel;
+
+	cb_desc_forget_file(target->file);
+	if (rel != NULL)
+		relation_close(rel, NoLock);
+	UnlockRelationOid(target->indexoid, RowExclusiveLock);
+	return NULL;
+}
+
+/* Does an idle bucket wait for so long that it should be flushed? */
+static bool
+cb_worker_is_old(uint32 bucket)
+{
+	return TimestampDifferenceExceeds(cb_pool_buckets[bucket].since,
+									  GetCurrentTimestamp(), cb_max_delay);
+}
+
+static void
+cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
+{
+	CbPos		from;
+	uint64		attach_id = cb_desc_attachment(desc, rel, &from);
+
+	if (attach_id == 0)
+		return;
+	if (cb_load_relaxed(&desc->tail) < from)
+		cb_flush_before(rel, desc);
+	if (request->cause != CB_FLUSH_DELAY || cb_worker_is_old(request->bucket))
+		(void) cb_flush_bucket(rel, desc, attach_id, request->bucket,
+							   request->cause);
+	pg_atomic_fetch_add_u64(&cb_worker->requests, 1);
+}
+
+/*
+ * Serves the request, and following ones of the same index.  Returns whether
+ * a request of another index was taken: then it is the current one.
+ */
+static bool
+cb_worker_flush_requests(Relation rel, const CbTarget *target)
+{
+	TimestampTz start = GetCurrentTimestamp();
+
+	for (;;)
+	{
+		CbTarget	next;
+
+		CB_TEST_POINT("worker-flush");
+		cb_worker_flush_bucket(rel, target->desc, &cb_worker_request);
+		cb_worker_request.bucket = CB_NONE;
+		CHECK_FOR_INTERRUPTS();
+		if (cb_worker_must_leave() ||
+			cb_queue_take(cb_worker->place, &cb_worker_request) != CB_TAKEN_REQUEST)
+			return false;
+		if (!cb_worker_identify(&cb_worker_request, &next))
+		{
+			cb_worker_request.bucket = CB_NONE;
+			return false;
+		}
+		if (next.desc != target->desc || next.attach_id != target->attach_id ||
+			TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
+									   CB_WORKER_SLICE_MS))
+			return true;
+	}
+}
+
+/* As the index's owner: comparison functions are his, and run as he. */
+static bool
+cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
+{
+	Oid			userid;
+	int			sec_context;
+	int			nest_level;
+	bool		more;
+
+	GetUserIdAndSecContext(&userid, &sec_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   sec_context | SECURITY_RESTRICTED_OPERATION);
+	nest_level = NewGUCNestLevel();
+	PushActiveSnapshot(GetTransactionSnapshot());
+
+	more = cb_worker_flush_requests(rel, target);
+
+	PopActiveSnapshot();
+	AtEOXact_GUC(false, nest_level);
+	SetUserIdAndSecContext(userid, sec_context);
+	return more;
+}
+
+static void
+cb_worker_report_activity(Relation rel)
+{
+	char		activity[2 * NAMEDATALEN + 32];
+	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
+
+	snprintf(activity, sizeof(activity), "flush of index %s.%s",
+			 schema ? schema : "?", RelationGetRelationName(rel));
+	pgstat_report_activity(STATE_RUNNING, activity);
+	if (schema)
+		pfree(schema);
+}
+
+/* Within a transaction; returns as cb_worker_flush_requests(). */
+static bool
+cb_worker_flush_index(void)
+{
+	CbTarget	target;
+	Relation	rel;
+	bool		more = false;
+
+	if (!cb_worker_identify(&cb_worker_request, &target) ||
+		cb_worker_is_failing(target.indexoid))
+		return false;
+	rel = cb_worker_open(&target);
+	if (rel == NULL)
+		return false;
+
+	cb_worker_indexoid = target.indexoid;
+	pg_atomic_write_u32(&cb_worker->indexoid, target.indexoid);
+	cb_worker_report_activity(rel);
+	if (cb_desc_find(rel) == target.desc)
+		more = cb_worker_flush_as_owner(rel, &target);
+	cb_worker_forget_failing(target.indexoid);
+	relation_close(rel, NoLock);	/* the lock goes with the transaction */
+	return more;
+}
+
+/* ---------- transactions ---------- */
+
+static void
+cb_worker_catch(MemoryContext cxt)
+{
+	ErrorData  *edata;
+
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(cxt);
+	edata = CopyErrorData();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(cxt);
+	cb_worker_request.bucket = CB_NONE;
+	cb_worker_note_error(edata);
+	FreeErrorData(edata);
+	QueryCancelPending = false;
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * One transaction.  Afterwards the current request, if any, is one that was
+ * taken but not served.
+ */
+static void
+cb_worker_transaction(void)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	CbSlotMark	mark = cb_slot_mark();
+
+	cb_worker_indexoid = InvalidOid;
+	pg_atomic_write_u32(&cb_worker->state, CB_WORKER_FLUSHING);
+	SetCurrentStatementStartTimestamp();
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		if (!cb_worker_flush_index())
+			cb_worker_request.bucket = CB_NONE;
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		cb_worker_catch(cxt);
+		cb_slot_release_to(mark);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	pg_atomic_write_u32(&cb_worker->indexoid, InvalidOid);
+	pgstat_report_stat(false);
+}
+
+/*
+ * Sleeps until there is something to do; false: for too long.  State first,
+ * then the queue: see cb_queue_wake().
+ */
+static bool
+cb_worker_rest(void)
+{
+	bool		empty;
+	int			events;
+
+	pgstat_report_activity(STATE_IDLE, NULL);
+	pg_atomic_write_u32(&cb_worker->state, CB_WORKER_IDLE);
+	pg_memory_barrier();
+	empty = cb_queue_is_empty(cb_worker->place);
+	events = WaitLatch(MyLatch,
+					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					   empty ? CB_WORKER_LINGER_MS : 1, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	return !empty || (events & WL_LATCH_SET) != 0;
+}
+
+static void
+cb_worker_absorb(void)
+{
+	QueryCancelPending = false; /* it came too late */
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+static void
+cb_worker_serve(void)
+{
+	while (!cb_worker_must_leave())
+	{
+		cb_worker_absorb();
+		if (cb_worker_request.bucket == CB_NONE &&
+			cb_queue_take(cb_worker->place, &cb_worker_request) != CB_TAKEN_REQUEST)
+		{
+			cb_worker_request.bucket = CB_NONE;
+			if (!cb_worker_rest())
+				break;
+		}
+		else
+			cb_worker_transaction();
+	}
+}
+
+void
+cb_worker_main(Datum arg)
+{
+	if (cb_workers == NULL || !cb_worker_enlist(DatumGetInt32(arg)))
+		proc_exit(0);
+	on_shmem_exit(cb_worker_exit, (Datum) 0);
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+
+	if (!cb_worker_is_suspended())
+	{
+		CB_TEST_POINT("worker-start");
+		BackgroundWorkerInitializeConnectionByOid(cb_worker->dboid, InvalidOid,
+												  BGWORKER_BYPASS_ALLOWCONN);
+		cb_worker->connected = true;
+		cb_worker_configure();
+		cb_worker_serve();
+	}
+	cb_worker->clean = !ProcDiePending;
+	proc_exit(0);
+}

@@ -1,0 +1,305 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_bucket_fn.c
+ *	  What the pool holds, as SQL functions below the statistics views.
+ *
+ * Everything is copied under the locks that cb_bucket.h names, one descriptor
+ * at a time, into memory allocated before, and formatted when they are free
+ * again.  What two rows say need not be of the same moment.
+ *
+ * A chunk whose bucket was split is in several lists; figures of a whole index
+ * count it once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "bucket/cb_bucket.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "sqlfn/cb_sqlfn.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(cache_batch_stat_get_pool);
+PG_FUNCTION_INFO_V1(cache_batch_stat_get_descriptors);
+PG_FUNCTION_INFO_V1(cache_batch_bucket_list);
+
+/* what chunks hold */
+typedef struct CbHeld
+{
+	uint32		chunks;
+	uint64		entries;
+	uint64		bytes;			/* of entries and their items */
+} CbHeld;
+
+typedef struct CbDescRow
+{
+	RelFileNode key;
+	Oid			indexoid;
+	uint32		nbuckets;
+	CbHeld		held;
+	TimestampTz oldest;			/* 0: no chunk */
+	CbPos		from;
+	CbPos		head;
+	CbPos		tail;
+	TimestampTz attached_at;
+} CbDescRow;
+
+typedef struct CbBucketRow
+{
+	uint32		number;
+	CbHeld		held;
+	uint64		sorted;
+	uint32		flushing;		/* chunks that have an owner */
+	bool		queued;
+	TimestampTz since;			/* 0: no chunk */
+} CbBucketRow;
+
+/* The chunk is in a list of a bucket that is locked. */
+static void
+cb_bucket_fn_add_chunk(CbHeld *held, const CbPoolChunk *chunk)
+{
+	uint32		count = cb_chunk_count(&chunk->chunk);
+
+	held->chunks++;
+	held->entries += count;
+	held->bytes += chunk->chunk.used + (uint64) count * sizeof(CbItem);
+}
+
+/* ---------- cache_batch_stat_get_pool ---------- */
+
+static void
+cb_bucket_fn_count_descs(uint32 *used, uint32 *attached)
+{
+	*used = *attached = 0;
+	LWLockAcquire(&cb_pool->table_lock, LW_SHARED);
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	{
+		CbDescState state = cb_pool_descs[i].state;
+
+		*used += state != CB_DESC_FREE;
+		*attached += state == CB_DESC_ATTACHED;
+	}
+	LWLockRelease(&cb_pool->table_lock);
+}
+
+/* cache_batch_stat_get_pool(OUT ...): one row; zeros if there is no pool */
+Datum
+cache_batch_stat_get_pool(PG_FUNCTION_ARGS)
+{
+	Datum		values[10];
+	bool		nulls[10] = {false};
+	uint64		figures[10] = {0};
+	TupleDesc	tupdesc;
+
+	cb_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	if (cb_pool != NULL)
+	{
+		uint32		used;
+		uint32		attached;
+
+		cb_bucket_fn_count_descs(&used, &attached);
+		figures[0] = (uint64) cb_pool->nchunks * cb_pool->chunk_size;
+		figures[1] = cb_pool->chunk_size;
+		figures[2] = cb_pool->nchunks;
+		figures[3] = cb_freelist_count(&cb_pool->free_chunks);
+		figures[4] = cb_pool->nbuckets;
+		figures[5] = cb_freelist_count(&cb_pool->free_buckets);
+		figures[6] = cb_pool->ndescs;
+		figures[7] = used;
+		figures[8] = attached;
+		figures[9] = cb_load_relaxed(&cb_pool->no_room);
+	}
+	for (int i = 0; i < lengthof(values); i++)
+		values[i] = Int64GetDatum((int64) figures[i]);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/* ---------- cache_batch_stat_get_descriptors ---------- */
+
+/* desc->lock is held; seen[] says by which descriptor a chunk was counted. */
+static void
+cb_bucket_fn_sum_bucket(CbDescRow *row, const CbDesc *desc, CbBucket *bucket,
+						uint32 *seen)
+{
+	LWLockAcquire(&bucket->lock, LW_SHARED);
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		uint32		number = bucket->chunks[i];
+
+		if (seen[number] == desc->number + 1)
+			continue;
+		seen[number] = desc->number + 1;
+		cb_bucket_fn_add_chunk(&row->held, &cb_pool_chunks[number]);
+	}
+	if (bucket->nchunks > 0 && (row->oldest == 0 || bucket->since < row->oldest))
+		row->oldest = bucket->since;
+	LWLockRelease(&bucket->lock);
+}
+
+/* False: the descriptor is not attached. */
+static bool
+cb_bucket_fn_copy_desc(CbDesc *desc, CbDescRow *row, uint32 *seen)
+{
+	memset(row, 0, sizeof(CbDescRow));
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state != CB_DESC_ATTACHED)
+	{
+		LWLockRelease(&desc->lock);
+		return false;
+	}
+	row->key = desc->key;
+	row->indexoid = desc->indexoid;
+	row->nbuckets = desc->nbuckets;
+	row->from = desc->from;
+	row->attached_at = desc->attached_at;
+
+	LWLockAcquire(&desc->publish, LW_SHARED);
+	row->head = desc->head;
+	LWLockRelease(&desc->publish);
+	row->tail = cb_load_acquire(&desc->tail);
+
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+		cb_bucket_fn_sum_bucket(row, desc, &cb_pool_buckets[desc->buckets[i]],
+								seen);
+	LWLockRelease(&desc->lock);
+	return true;
+}
+
+static void
+cb_bucket_fn_put_desc(const CbDescRow *row, ReturnSetInfo *rsinfo)
+{
+	Datum		values[11];
+	bool		nulls[11] = {false};
+
+	values[0] = ObjectIdGetDatum(row->key.dbNode);
+	values[1] = ObjectIdGetDatum(row->indexoid);
+	values[2] = ObjectIdGetDatum(row->key.relNode);
+	values[3] = Int32GetDatum((int32) row->nbuckets);
+	values[4] = Int32GetDatum((int32) row->held.chunks);
+	values[5] = Int64GetDatum((int64) row->held.entries);
+	values[6] = Int64GetDatum((int64) row->held.bytes);
+	values[7] = TimestampTzGetDatum(row->oldest);
+	nulls[7] = row->oldest == 0;
+	/* positions count bytes; the tail may have moved past a head read before */
+	values[8] = Int64GetDatum((int64) (Max(row->head, row->tail) - row->tail));
+	values[9] = BoolGetDatum(row->tail >= row->from);
+	values[10] = TimestampTzGetDatum(row->attached_at);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* one row for each attached index, of all databases */
+Datum
+cache_batch_stat_get_descriptors(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	uint32	   *seen;
+
+	cb_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	if (cb_pool == NULL)
+		return (Datum) 0;
+
+	seen = palloc0(cb_pool->nchunks * sizeof(uint32));
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	{
+		CbDescRow	row;
+
+		CHECK_FOR_INTERRUPTS();
+		if (cb_bucket_fn_copy_desc(&cb_pool_descs[i], &row, seen))
+			cb_bucket_fn_put_desc(&row, rsinfo);
+	}
+	pfree(seen);
+
+	return (Datum) 0;
+}
+
+/* ---------- cache_batch_bucket_list ---------- */
+
+static void
+cb_bucket_fn_copy_bucket(CbBucket *bucket, CbBucketRow *row)
+{
+	memset(row, 0, sizeof(CbBucketRow));
+	row->number = bucket->number;
+	row->queued = cb_load_relaxed(&bucket->queued) != 0;
+	LWLockAcquire(&bucket->lock, LW_SHARED);
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[i]];
+
+		cb_bucket_fn_add_chunk(&row->held, chunk);
+		row->sorted += cb_load_relaxed(&chunk->chunk.nsorted);
+		row->flushing += cb_load_relaxed(&chunk->chunk.owner) != 0;
+	}
+	row->since = bucket->nchunks > 0 ? bucket->since : 0;
+	LWLockRelease(&bucket->lock);
+}
+
+/* Returns the number of rows, in key order; 0 if it is not attached. */
+static int
+cb_bucket_fn_copy_buckets(CbDesc *desc, Relation rel, CbBucketRow *rows)
+{
+	int			n = 0;
+
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	if (desc->state == CB_DESC_ATTACHED && cb_desc_is_current(desc, rel))
+	{
+		for (uint32 i = 0; i < desc->nbuckets; i++)
+			cb_bucket_fn_copy_bucket(&cb_pool_buckets[desc->buckets[i]],
+									 &rows[n++]);
+	}
+	LWLockRelease(&desc->lock);
+	return n;
+}
+
+static void
+cb_bucket_fn_put_bucket(const CbBucketRow *row, int position,
+						ReturnSetInfo *rsinfo)
+{
+	Datum		values[9];
+	bool		nulls[9] = {false};
+
+	values[0] = Int32GetDatum(position);
+	values[1] = Int32GetDatum((int32) row->number);
+	values[2] = Int32GetDatum((int32) row->held.chunks);
+	values[3] = Int64GetDatum((int64) row->held.entries);
+	values[4] = Int64GetDatum((int64) row->held.bytes);
+	values[5] = Int64GetDatum((int64) row->sorted);
+	values[6] = Int32GetDatum((int32) row->flushing);
+	values[7] = BoolGetDatum(row->queued);
+	values[8] = TimestampTzGetDatum(row->since);
+	nulls[8] = row->since == 0;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* cache_batch_bucket_list(index regclass): one row for each bucket */
+Datum
+cache_batch_bucket_list(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	CbBucketRow *rows;
+	Relation	rel;
+	CbDesc	   *desc;
+	int			n = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	rows = palloc(CB_DESC_MAX_BUCKETS * sizeof(CbBucketRow));
+	desc = cb_desc_find(rel);
+	if (desc != NULL)
+		n = cb_bucket_fn_copy_buckets(desc, rel, rows);
+	for (int i = 0; i < n; i++)
+		cb_bucket_fn_put_bucket(&rows[i], i + 1, rsinfo);
+	pfree(rows);
+	relation_close(rel, AccessShareLock);
+
+	return (Datum) 0;
+}

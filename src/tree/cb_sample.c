@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_sample.c
+ *	  Separators of the tree, for those who divide its range of keys.
+ *
+ * What is read here are hints: the tree may be split on meanwhile.  But a
+ * separator stays one for ever, since no page leaves the tree.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "tree/cb_tree.h"
+
+/* pages of one level that are read at most */
+#define CB_SAMPLE_PAGES		64
+
+typedef struct CbSample
+{
+	int			n;
+	int			allocated;
+	IndexTuple *separators;
+} CbSample;
+
+static void
+cb_sample_add(CbSample *sample, IndexTuple itup)
+{
+	if (sample->n == sample->allocated)
+	{
+		sample->allocated = Max(64, sample->allocated * 2);
+		sample->separators = sample->separators == NULL ?
+			palloc(sizeof(IndexTuple) * sample->allocated) :
+			repalloc(sample->separators, sizeof(IndexTuple) * sample->allocated);
+	}
+	sample->separators[sample->n++] = CopyIndexTuple(itup);
+}
+
+/* Adds the separators in a copy of an internal page; the first has no key. */
+static void
+cb_sample_add_page(CbSample *sample, Page page, Size max_size)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = OffsetNumberNext(CbPageFirstItem(page));
+		 off <= max; off = OffsetNumberNext(off))
+	{
+		IndexTuple	itup = CbPageGetTuple(page, off);
+
+		if (IndexTupleSize(itup) <= max_size)
+			cb_sample_add(sample, itup);
+	}
+	if (!CbPageIsRightmost(page) &&
+		IndexTupleSize(CbPageGetHighKey(page)) <= max_size)
+		cb_sample_add(sample, CbPageGetHighKey(page));
+}
+
+/*
+ * Reads the pages of an internal level from its leftmost on, up to a limit.
+ * Returns the leftmost page's first child, or InvalidBlockNumber if the level
+ * is not what was expected.
+ */
+static BlockNumber
+cb_sample_read_level(Relation rel, BlockNumber blkno, int level,
+					 Size max_size, CbSample *sample)
+{
+	BlockNumber child = InvalidBlockNumber;
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+
+	for (int i = 0; i < CB_SAMPLE_PAGES && blkno != InvalidBlockNumber; i++)
+	{
+		Buffer		buf = ReadBuffer(rel, blkno);
+
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		cb_page_check(rel, blkno, BufferGetPage(buf));
+		memcpy(page, BufferGetPage(buf), BLCKSZ);
+		UnlockReleaseBuffer(buf);
+		if (!CbPageIsTree(page) || CbPageGetOpaque(page)->level != level)
+			return InvalidBlockNumber;
+		if (i == 0)
+			child = BTreeTupleGetDownLink(CbPageGetTuple(page, CbPageFirstItem(page)));
+		cb_sample_add_page(sample, page, max_size);
+		blkno = CbPageGetOpaque(page)->next;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return child;
+}
+
+/*
+ * At most max separators, evenly spaced, none larger than max_size: from the
+ * highest level that has so many, or the lowest internal one.  All is palloc'd;
+ * they are in order.
+ */
+IndexTuple *
+cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
+{
+	CbSample	sample = {0};
+	CbMetaPageData meta;
+	BlockNumber blkno;
+
+	cb_tree_read_meta(kd->rel, NULL, &meta);
+	blkno = meta.root;
+	for (int level = meta.root_level; level > 0; level--)
+	{
+		sample.n = 0;
+		blkno = cb_sample_read_level(kd->rel, blkno, level, max_size, &sample);
+		if (sample.n >= max || blkno == InvalidBlockNumber)
+			break;
+	}
+	*n = Min(sample.n, Max(max, 0));
+	for (int i = 0; i < *n; i++)
+		sample.separators[i] =
+			sample.separators[(int64) (i + 1) * sample.n / (*n + 1)];
+	return sample.separators;
+}
+
+/*
+ * The upper bound of the leaf that an entry belongs to, palloc'd; NULL if it
+ * is infinite.
+ */
+IndexTuple
+cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup)
+{
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
+	Buffer		buf = cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+									  NULL);
+	Page		page = BufferGetPage(buf);
+	IndexTuple	result = NULL;
+
+	if (!CbPageIsRightmost(page))
+		result = CopyIndexTuple(CbPageGetHighKey(page));
+	UnlockReleaseBuffer(buf);
+	return result;
+}
