@@ -27,6 +27,7 @@
 #include "postgres.h"
 
 #include "am/cb_scan.h"
+#include "flush/cb_flush.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -303,9 +304,14 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	upper = cb_copy_acquire(&so->kd, snapshot,
 							view->attach_id != 0 ? view->from : CB_POS_MAX);
 
-	/* others need not copy what comes from here on */
+	/* give it buckets, and have what there is moved to the tree */
 	if (view->attach_id == 0 && upper->nruns > 0)
-		(void) cb_desc_attach(&so->kd);
+	{
+		CbDesc	   *desc = cb_desc_attach(&so->kd);
+
+		if (desc != NULL)
+			cb_flush_request_before(desc);
+	}
 	return upper;
 }
 

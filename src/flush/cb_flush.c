@@ -337,6 +337,15 @@ cb_flush_is_due(const CbPublishResult *result)
 		 result->journal_length > cb_flush_journal_limit());
 }
 
+/* What is read without its lock are hints. */
+void
+cb_flush_request_before(CbDesc *desc)
+{
+	if (desc->state == CB_DESC_ATTACHED &&
+		cb_load_relaxed(&desc->tail) < desc->from)
+		cb_queue_request(desc->buckets[0], CB_FLUSH_DELAY);
+}
+
 /* A bucket that keeps the tail of a long journal back. */
 static uint32
 cb_flush_find_oldest(const CbPublishResult *result)
@@ -362,9 +371,8 @@ cb_flush_request_all(const CbPublishResult *result)
 		if (bucket != NULL)
 			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);
 	}
-	if (cb_load_relaxed(&desc->tail) < desc->from)
-		cb_queue_request(desc->buckets[0], CB_FLUSH_DELAY);
-	else if (result->journal_length > cb_flush_journal_limit())
+	cb_flush_request_before(desc);
+	if (result->journal_length > cb_flush_journal_limit())
 	{
 		uint32		bucket = cb_flush_find_oldest(result);
 

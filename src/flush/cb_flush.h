@@ -45,6 +45,9 @@ extern void cb_flush_before(Relation rel, CbDesc *desc);
 
 /* ---------- cb_flush.c ---------- */
 
+/* Asks workers for that; does nothing if it is done, or there are none. */
+extern void cb_flush_request_before(CbDesc *desc);
+
 /*
  * Flushes a bucket of an attachment.  False if there was nothing to do, or
  * the attachment is gone.

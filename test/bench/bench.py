@@ -1,12 +1,11 @@
-"""Fixed workloads, cachebatch beside btree; started by test/bench/run.
+"""The server benchmark; started by test/bench/run.
 
-create-index-5m   CREATE INDEX on 5 million random bigints
-vacuum-10pct      VACUUM of 2 million random bigints, a tenth of the rows dead,
-                  after inserts that filled cachebatch's journal
-copy-ascending    COPY of 2 million ascending bigints into an empty table
-copy-random-1     COPY of 1 million random bigints, 100 000 a command, into a
-                  table of 2 million rows with 1 index
-copy-random-4     the same with 4 columns and 4 indexes
+Same rows, same order, each method on a private server of its own that starts
+from a copy of the same preloaded state; methods interleaved and repeated.
+Methods: heap (no index: the floor), btree, hash, cachebatch, and unbuffered
+(cachebatch WITH (buffered = off) and a stage that sorts the whole statement:
+the control).  What has no pool gets its 32 MB as shared buffers.
+
 """
 
 import argparse
@@ -14,157 +13,124 @@ import csv
 import datetime
 import os
 import platform
-import random
-import statistics
-import struct
 import sys
 import time
 
-import psycopg2
+import data
+import report
+import work_ingest
+import work_reads
+import work_upkeep
+from server import Env
 
-METHODS = ["btree", "cachebatch"]
+CLASSES = [work_ingest.Ingest, work_ingest.Big, work_reads.Reads, work_reads.Mixed,
+           work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
+           work_upkeep.Restart, work_upkeep.Logical]
 
-# the largest time of cachebatch, relative to btree's, that is acceptable
-LIMITS = {"create-index-5m": 1.5, "vacuum-10pct": 1.5, "copy-ascending": 1.0}
+# what runs when nothing is named: the acceptance figures and one step aside
+# from them in each direction
+DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-uniform
+    ingest-insert100-4-uniform ingest-insert1-1-uniform ingest-insert1-4-uniform
+    reads mixed vacuum-10pct restart logical update
+    ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
+    create-index-5m copy-ascending copy-random-1 copy-random-4
+    big-copy big-insert1-async big-insert1-sync""".split()
+
+FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_s",
+          "wal_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9", "max",
+          "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
+          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied"]
 
 
 class Bench:
+    """What all workloads share."""
+
     def __init__(self, args):
         self.args = args
-        self.db = psycopg2.connect("")
-        self.db.autocommit = True
-        self.cursor = self.db.cursor()
-        self.random = random.Random(args.seed)
-        self.inserted = {}
+        self.env = Env(args)
+        self.files = data.BatchFiles(self.env)
+        self.memory = data.in_memory(args.scale)
+        self.big = data.larger_than_memory(args.big_scale)
+        self.fills = {}
+        self.records = []
 
-    def sql(self, text):
-        self.cursor.execute(text)
-        return self.cursor.fetchone()[0] if self.cursor.description else None
+    def clone(self, template):
+        return self.env.clone(self.env.template(*template), "clone")
 
-    def rows(self, n):
-        return max(1000, int(n * self.args.scale))
+    def discard(self, cluster):
+        cluster.stop("immediate")
+        cluster.remove()
 
-    def timed(self, statements):
-        """Seconds and bytes of WAL of some statements."""
-        self.sql("CHECKPOINT")
-        before = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")
-        start = time.monotonic()
-        for text in statements:
-            self.sql(text)
-        seconds = time.monotonic() - start
-        wal = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'") - before
-        return seconds, int(wal)
-
-    # ---- workloads: prepare once, then run(method) gives rows, seconds, WAL
-
-    def prepare_create_index_5m(self):
-        n = self.rows(5_000_000)
-        self.sql(f"CREATE TABLE keys AS SELECT hashint8extended(i, 1) AS k "
-                 f"FROM generate_series(1, {n}) i")
-        self.sql("VACUUM ANALYZE keys")
-
-    def run_create_index_5m(self, method, repeat):
-        seconds, wal = self.timed([f"CREATE INDEX keys_k ON keys USING {method} (k)"])
-        self.sql("DROP INDEX keys_k")
-        return self.rows(5_000_000), seconds, wal
-
-    def prepare_vacuum_10pct(self):
-        pass
-
-    def fill_journal(self, repeat):
-        """Inserts until the journal is nine tenths full; how many rows."""
-        limit = int(self.sql("SELECT setting FROM pg_settings "
-                             "WHERE name = 'cache_batch.journal_limit'")) * 1024
-        done, step = 0, 2000
-        while done < self.rows(2_000_000):
-            self.sql(f"INSERT INTO vac SELECT hashint8extended(i, {repeat + 50}) "
-                     f"FROM generate_series({done + 1}, {done + step}) i")
-            done += step
-            size = self.sql("SELECT coalesce(sum(bytes), 0) "
-                            "FROM cache_batch_journal('vac_k')")
-            if size >= 0.9 * limit:
-                break
-        return done
-
-    def run_vacuum_10pct(self, method, repeat):
-        n = self.rows(2_000_000)
-        self.sql(f"CREATE TABLE vac AS SELECT hashint8extended(i, 2) AS k "
-                 f"FROM generate_series(1, {n}) i")
-        self.sql(f"CREATE INDEX vac_k ON vac USING {method} (k)")
-        self.sql("VACUUM (FREEZE, ANALYZE) vac")
-        self.sql("DELETE FROM vac WHERE k % 10 = 0")
+    def fill(self, cluster, shape, method, name):
+        """Fills the pool; the others get as many rows as cachebatch took first."""
+        filled = data.fill(self.env, cluster, shape, method, self.fills.get(name))
         if method == "cachebatch":
-            self.inserted[repeat] = self.fill_journal(repeat)
-        else:
-            count = self.inserted.get(repeat, 150_000)
-            self.sql(f"INSERT INTO vac SELECT hashint8extended(i, {repeat + 50}) "
-                     f"FROM generate_series(1, {count}) i")
-        seconds, wal = self.timed(["VACUUM (PARALLEL 0, INDEX_CLEANUP ON) vac"])
-        self.sql("DROP TABLE vac")
-        return n, seconds, wal
-
-    def write_keys(self, name, n, columns, ascending):
-        """The path of a file in COPY's binary format, written if need be."""
-        path = os.path.join(self.args.scratch, name)
-        if os.path.exists(path):
-            return path
-        head = struct.pack("!h", columns)
-        with open(path, "wb") as out:
-            out.write(b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0))
-            for i in range(n):
-                row = head
-                for _ in range(columns):
-                    key = i if ascending else self.random.getrandbits(63)
-                    row += struct.pack("!iq", 8, key)
-                out.write(row)
-            out.write(struct.pack("!h", -1))
-        os.chmod(path, 0o644)
-        return path
-
-    def prepare_copy_ascending(self):
-        self.write_keys("ascending", self.rows(2_000_000), 1, True)
-
-    def run_copy_ascending(self, method, repeat):
-        path = os.path.join(self.args.scratch, "ascending")
-        self.sql("CREATE TABLE asc_keys (k bigint)")
-        self.sql(f"CREATE INDEX ON asc_keys USING {method} (k)")
-        seconds, wal = self.timed([f"COPY asc_keys FROM '{path}' (FORMAT binary)"])
-        self.sql("DROP TABLE asc_keys")
-        return self.rows(2_000_000), seconds, wal
-
-    def prepare_copy_random(self, columns):
-        for i in range(10):
-            self.write_keys(f"random{columns}-{i}", self.rows(100_000), columns, False)
-
-    def run_copy_random(self, columns, method):
-        names = [f"k{i}" for i in range(columns)]
-        values = ", ".join(f"hashint8extended(i, {i + 10}) AS {name}"
-                           for i, name in enumerate(names))
-        self.sql(f"CREATE TABLE rand AS SELECT {values} "
-                 f"FROM generate_series(1, {self.rows(2_000_000)}) i")
-        for name in names:
-            self.sql(f"CREATE INDEX ON rand USING {method} ({name})")
-        seconds, wal = self.timed(
-            [f"COPY rand FROM '{self.args.scratch}/random{columns}-{i}' (FORMAT binary)"
-             for i in range(10)])
-        self.sql("DROP TABLE rand")
-        return 10 * self.rows(100_000), seconds, wal
-
-    def prepare_copy_random_1(self):
-        self.prepare_copy_random(1)
-
-    def run_copy_random_1(self, method, repeat):
-        return self.run_copy_random(1, method)
-
-    def prepare_copy_random_4(self):
-        self.prepare_copy_random(4)
-
-    def run_copy_random_4(self, method, repeat):
-        return self.run_copy_random(4, method)
+            self.fills.setdefault(name, filled)
+        return filled
 
 
-WORKLOADS = ["create-index-5m", "vacuum-10pct", "copy-ascending",
-             "copy-random-1", "copy-random-4"]
+def order(methods, repeat):
+    """cachebatch first in the first repeat (it says how much fills the pool),
+    then turned round by one each time."""
+    methods = sorted(methods, key=lambda m: (m != "cachebatch", m))
+    turn = repeat % len(methods)
+    return methods[turn:] + methods[:turn]
+
+
+def methods_of(bench, workload):
+    """Its methods among those asked for; --quick keeps to the two that matter,
+    except where the others are of most interest."""
+    methods = [m for m in workload.methods if m in bench.args.methods]
+    if bench.args.quick and workload.name != "ingest-copy-1-uniform":
+        methods = [m for m in methods if m in ("btree", "cachebatch")]
+    return methods
+
+
+def run_workload(bench, workload, writer):
+    """All repeats and methods of one workload, each written to the CSV file."""
+    methods = methods_of(bench, workload)
+    for method in methods:
+        began = time.monotonic()
+        if workload.template(method)[0] not in bench.env.templates:
+            bench.env.template(*workload.template(method))
+            print(f"  {workload.name}: preloaded {method} in "
+                  f"{time.monotonic() - began:.1f} s", flush=True)
+    for repeat in range(bench.args.repeats):
+        for method in order(methods, repeat):
+            began = time.monotonic()
+            for found in workload.run(method, repeat):
+                record = {"workload": workload.name, "method": method,
+                          "repeat": repeat + 1, **found}
+                bench.records.append(record)
+                writer.writerow({k: round(v, 6) if isinstance(v, float) else v
+                                 for k, v in record.items()})
+                print(f"  {record['workload']}{(' ' + record['state']) if 'state' in record else ''}"
+                      f" {repeat + 1}/{bench.args.repeats} {method:11}{brief(record)}"
+                      f"  [{time.monotonic() - began:.0f} s]", flush=True)
+
+
+def brief(record):
+    """The main figures of a record in a line."""
+    words = []
+    for name, form in (("rows_per_s", "{:.0f} rows/s"), ("wal_per_row", "{:.0f} WAL B/row"),
+                       ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"),
+                       ("p99.9", "p99.9 {} us"), ("max", "max {} us"),
+                       ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
+                       ("first_query_ms", "first query {:.1f} ms"),
+                       ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms")):
+        if name in record:
+            words.append(form.format(record[name]))
+    return "  ".join(words)
+
+
+def drop_unused(bench, later):
+    """Removes templates and files that no later workload starts from."""
+    wanted = {w.template(m)[0] for w in later for m in w.methods}
+    for key in list(bench.env.templates):
+        if key not in wanted:
+            bench.env.drop_template(key)
+    keep = {w.keys for w in later if hasattr(w, "keys") and isinstance(w.keys, str)}
+    bench.files.forget(keep | {"uniform"} if later else ())
 
 
 def cpu_model():
@@ -175,105 +141,103 @@ def cpu_model():
     return platform.machine()
 
 
-def memory_gb():
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
-
-
 def header(bench, args):
-    settings = ["shared_buffers", "maintenance_work_mem", "fsync", "synchronous_commit",
-                "full_page_writes", "wal_level", "max_wal_size",
-                "cache_batch.journal_limit", "cache_batch.stage_size"]
-    lines = {
+    """What ran where: (name, value) pairs."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
+    shapes = "; ".join(f"{s.name}: {s.rows} rows, shared_buffers {s.shared_buffers // 1024} MB, "
+                       f"max_wal_size {s.max_wal} MB, pool {s.pool} kB"
+                       for s in (bench.memory, bench.big))
+    return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": args.commit,
-        "server": bench.sql("SHOW server_version"),
-        "machine": f"{cpu_model()}, {os.cpu_count()} cores, {memory_gb():.0f} GB",
-        "load": "%.2f %.2f %.2f" % os.getloadavg(),
-        "kernel": platform.release(),
-        "settings": ", ".join(f"{name}={bench.sql('SHOW ' + name)}" for name in settings),
-        "repeats": f"{args.repeats}, scale {args.scale}, seed {args.seed}",
+        "server": f"PostgreSQL {bench.env.version}, release build of the extension",
+        "machine": f"{os.cpu_count()} x {cpu_model()}, {memory:.0f} GB, {platform.release()}",
+        "scale": f"{args.scale} (big: {args.big_scale}), {args.repeats} repeats, 2 clients",
+        "shapes": shapes,
+        "library": ", ".join(f"{n[12:]} {v[0]}{v[1]}" for n, v in bench.env.known.items())
+                   + ("" if bench.env.has_pool() else " (no pool_size: measured without a pool)"),
     }
-    for key, value in lines.items():
-        print(f"{key + ':':10}{value}")
-    return lines
 
 
-def run_workload(bench, name, repeats, writer):
-    function = name.replace("-", "_")
-    getattr(bench, "prepare_" + function)()
-    found = {method: [] for method in METHODS}
-    for repeat in range(repeats):
-        # vacuum-10pct takes its number of inserts from cachebatch's journal
-        order = METHODS if repeat % 2 and name != "vacuum-10pct" else METHODS[::-1]
-        for method in order:
-            rows, seconds, wal = getattr(bench, "run_" + function)(method, repeat)
-            found[method].append((seconds, wal, rows))
-            writer.writerow([name, method, repeat + 1, rows, f"{seconds:.3f}", wal])
-            print(f"  {name} {repeat + 1}/{repeats} {method:11}{seconds:8.2f} s", flush=True)
-    bench.sql("DROP TABLE IF EXISTS keys")
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__ + "\n".join(
+            m.__doc__ for m in (work_ingest, work_reads, work_upkeep)))
+    add = parser.add_argument
+    add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
+        "alone; `all` for the whole matrix; default: " + " ".join(DEFAULT))
+    add("--quick", action="store_true", help="small, once; under 5 minutes")
+    add("--repeats", type=int)
+    add("--scale", type=float, default=1.0, help="of rows, buffers and pool")
+    add("--big-scale", type=float, help="the same for big-*; default: --scale")
+    add("--seconds", type=float, help="of each timed read (default 20)")
+    add("--methods", default="heap,btree,hash,cachebatch,unbuffered")
+    add("--set", action="append", default=[], metavar="NAME=VALUE",
+        help="a setting of the servers that have cachebatch indexes")
+    add("--check", action="store_true", help="exit with 1 if a limit is not met")
+    add("--report", metavar="CSV", help="make the report of an earlier run again")
+    for name, value in (("--commit", "unknown"), ("--results", "."), ("--scratch", "/tmp"),
+                        ("--bindir", "/usr/lib/postgresql/15/bin")):
+        add(name, default=value, help=argparse.SUPPRESS)
+    add("--port", type=int, default=5432, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    quick = args.quick
+    if quick and args.scale == 1.0:
+        args.scale = 0.02
+    args.big_scale = args.big_scale or (args.scale / 2 if quick else args.scale)
+    args.repeats = args.repeats or (1 if quick else 3)
+    args.seconds = int(args.seconds or (1 if quick else 20))
+    args.methods = args.methods.split(",")
+    return parser, args
+
+
+def chosen(bench, parser, names):
+    """The workloads that were named, in that order."""
+    known = {name: cls for cls in CLASSES for name in cls.names()}
+    if names == ["all"]:
+        names = DEFAULT + [n for n in known if n not in DEFAULT]
+    queries = [n for n in names if n in work_reads.QUERIES]
+    found = []
+    for name in names or DEFAULT:
+        if name in work_reads.QUERIES:
+            if name == queries[0]:
+                found.append(work_reads.Reads(bench, "reads", queries))
+        elif name in known:
+            found.append(known[name](bench, name))
+        else:
+            parser.error(f"no workload {name}; there are {' '.join(known)} "
+                         f"{' '.join(work_reads.QUERIES)}")
     return found
 
 
-def summary(results):
-    """Prints the table; how many workloads are over their limit."""
-    over = 0
-    print()
-    print(f"{'workload':17}{'btree s':>9}{'cachebatch s':>14}{'time':>8}"
-          f"{'btree rows/s':>14}{'cachebatch':>12}{'WAL':>8}  limit")
-    for name, found in results.items():
-        seconds = {m: statistics.median(r[0] for r in found[m]) for m in METHODS}
-        wal = {m: statistics.median(r[1] for r in found[m]) for m in METHODS}
-        rows = found["btree"][0][2]
-        ratio = seconds["cachebatch"] / seconds["btree"]
-        limit = LIMITS.get(name)
-        verdict = "-"
-        if limit is not None:
-            verdict = f"{limit:.1f}x " + ("met" if ratio <= limit else "NOT MET")
-            over += ratio > limit
-        print(f"{name:17}{seconds['btree']:9.2f}{seconds['cachebatch']:14.2f}"
-              f"{ratio:7.2f}x{rows / seconds['btree']:14.0f}"
-              f"{rows / seconds['cachebatch']:12.0f}"
-              f"{wal['cachebatch'] / max(wal['btree'], 1):7.2f}x  {verdict}")
-    print("medians; ratios are cachebatch's time and WAL relative to btree's")
-    return over
-
-
 def main():
-    parser = argparse.ArgumentParser(
-        prog="test/bench/run", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", nargs="*", metavar="WORKLOAD",
-                        help="default: all of them")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the rows")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", action="store_true",
-                        help="exit with 1 if a limit is not met")
-    parser.add_argument("--commit", default="unknown", help=argparse.SUPPRESS)
-    parser.add_argument("--results", default=".", help=argparse.SUPPRESS)
-    parser.add_argument("--scratch", default="/tmp", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    for name in args.workload:
-        if name not in WORKLOADS:
-            parser.error(f"no workload {name}; there are {', '.join(WORKLOADS)}")
-
+    parser, args = arguments()
+    if args.report:
+        return report.again(args.report, FIELDS)
     bench = Bench(args)
-    bench.sql("CREATE EXTENSION cache_batch")
+    workloads = chosen(bench, parser, args.workload)
     lines = header(bench, args)
+    for key, value in lines.items():
+        print(f"{key + ':':10} {value}")
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
-    path = os.path.join(args.results, f"{stamp}-{args.commit}.csv")
-    results = {}
-    with open(path, "w", newline="") as out:
+    directory = os.path.join(args.results, f"{stamp}-{args.commit}")
+    os.makedirs(directory)
+    with open(os.path.join(directory, "results.csv"), "w", newline="") as out:
         for key, value in lines.items():
             out.write(f"# {key}: {value}\n")
-        writer = csv.writer(out)
-        writer.writerow(["workload", "method", "repeat", "rows", "seconds", "wal_bytes"])
-        for name in args.workload or WORKLOADS:
-            results[name] = run_workload(bench, name, args.repeats, writer)
+        writer = csv.DictWriter(out, FIELDS)
+        writer.writeheader()
+        for number, workload in enumerate(workloads):
+            run_workload(bench, workload, writer)
             out.flush()
-    over = summary(results)
-    print(f"CSV: test/bench/results/{os.path.basename(path)}")
-    return 1 if args.check and over else 0
+            report.write(directory, lines, bench.records)
+            drop_unused(bench, workloads[number + 1:])
+    missed = report.write(directory, lines, bench.records)
+    with open(os.path.join(directory, "report.md")) as text:
+        print("\n" + text.read().split("\n## Plots")[0])
+    print(f"results: test/bench/results/{os.path.basename(directory)}/report.html, .md, .csv")
+    return 1 if args.check and missed else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""Clients: COPY of batches, pgbench with a latency log, and what is measured."""
+
+import contextlib
+import glob
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from server import parallel
+
+CLIENTS = 2
+
+
+class Measure:
+    """Seconds, WAL and server CPU between start and stop."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.cpu = cluster.cpu_seconds()
+        self.wal = cluster.wal_position()
+        self.start = time.monotonic()
+
+    def stop(self, rows):
+        """The measured values of that many rows."""
+        seconds = time.monotonic() - self.start
+        wal = self.cluster.wal_position() - self.wal
+        cpu = self.cluster.cpu_seconds() - self.cpu
+        return {"rows": rows, "seconds": seconds, "rows_per_s": rows / seconds,
+                "wal_per_row": wal / rows, "cpu_us_per_row": cpu * 1e6 / rows}
+
+
+def copy_batches(cluster, paths, table="events"):
+    """COPY of all files by two clients; seconds of each."""
+    return parallel(CLIENTS, paths, lambda db, path: db.cursor().execute(
+        f"COPY {table} FROM '{path}' (FORMAT binary)"), cluster.connect)
+
+
+def percentile(ordered, share):
+    """Of sorted values, the least that is not below `share` of them."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def latencies(ordered):
+    """Percentiles, in microseconds, of sorted values."""
+    if not ordered:
+        return {}
+    found = {name: percentile(ordered, share) for name, share in
+             (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999))}
+    found["max"] = ordered[-1]
+    return found
+
+
+@contextlib.contextmanager
+def workspace(cluster):
+    directory = cluster.directory + ".pgbench"
+    os.makedirs(directory)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def read_logs(directory):
+    """Latencies of pgbench's per-transaction logs, sorted."""
+    found = []
+    for path in glob.glob(os.path.join(directory, "log.*")):
+        with open(path) as log:
+            found.extend(int(line.split(" ", 3)[2]) for line in log)
+    found.sort()
+    return found
+
+
+def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
+            log=False, options=""):
+    """Runs scripts with equal weight from two clients.
+
+    Returns transactions a second and, if logged, the sorted latencies.
+    """
+    with workspace(cluster) as directory:
+        command = [os.path.join(cluster.env.bindir, "pgbench"), "-n", "-M", "prepared",
+                   "-c", str(CLIENTS), "-j", str(CLIENTS), "-h", cluster.env.sockets,
+                   "-p", str(cluster.port), "-U", "postgres"]
+        command += ["-T", str(seconds)] if seconds else ["-t", str(transactions // CLIENTS)]
+        for number, text in enumerate(scripts):
+            path = os.path.join(directory, f"script{number}")
+            with open(path, "w") as out:
+                out.write(text)
+            command += ["-f", path]
+        for name, value in (variables or {}).items():
+            command += ["-D", f"{name}={value}"]
+        if log:
+            command += ["-l", "--log-prefix", os.path.join(directory, "log")]
+        done = subprocess.run(command + ["postgres"], text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=dict(os.environ, PGOPTIONS=options))
+        rate = re.search(r"tps = ([0-9.]+)", done.stdout)
+        if done.returncode or not rate:
+            raise RuntimeError("pgbench failed:\n" + done.stdout[-3000:])
+        return float(rate[1]), read_logs(directory) if log else []

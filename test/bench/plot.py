@@ -1,0 +1,45 @@
+"""Horizontal bars as SVG, written by hand."""
+
+import html
+import math
+
+COLOURS = {"heap": "#b0b0b0", "btree": "#3b6ea5", "hash": "#8a6bb1",
+           "cachebatch": "#d9822b", "unbuffered": "#6aa56a"}
+LEFT, WIDTH, BAR, GAP = 230, 520, 13, 10
+
+
+def label(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def bars(title, unit, groups, series, logarithmic=False):
+    """groups: (name, [(series, value)]).  A bar ends at its value."""
+    largest = max(value for _, found in groups for _, value in found)
+    least = min(value for _, found in groups for _, value in found)
+
+    def length(value):
+        if not logarithmic or largest == least:
+            return WIDTH * value / largest
+        return WIDTH * (0.05 + 0.95 * math.log(value / least) / math.log(largest / least))
+
+    out, y = [], 50
+    for name, found in groups:
+        out.append(f'<text x="{LEFT - 8}" y="{y + BAR * len(found) / 2 + 4}" '
+                   f'text-anchor="end">{html.escape(name)}</text>')
+        for method, value in found:
+            out.append(f'<rect x="{LEFT}" y="{y}" width="{length(value):.1f}" '
+                       f'height="{BAR - 2}" fill="{COLOURS[method]}"/>')
+            out.append(f'<text x="{LEFT + length(value) + 4:.1f}" y="{y + BAR - 3}" '
+                       f'font-size="10">{label(value)}</text>')
+            y += BAR
+        y += GAP
+    x = LEFT
+    for method in series:
+        out.append(f'<rect x="{x}" y="28" width="10" height="10" fill="{COLOURS[method]}"/>'
+                   f'<text x="{x + 14}" y="37">{method}</text>')
+        x += 100
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 90}" '
+            f'height="{y}" font-family="sans-serif" font-size="12">'
+            f'<rect width="100%" height="100%" fill="white"/>'
+            f'<text x="{LEFT}" y="18" font-size="15">{html.escape(title)} ({unit})</text>'
+            + "".join(out) + "</svg>")

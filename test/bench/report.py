@@ -1,0 +1,223 @@
+"""The report: acceptance figures beside their limits, medians, plots."""
+
+import csv
+import html
+import os
+import statistics
+
+import plot
+
+# label, workload, state, column, at least / at most, limit; the value is
+# cachebatch's median relative to btree's
+LIMITS = [
+    ("rows/s, in memory, 4 indexes", "ingest-copy-4-uniform", "", "rows_per_s", ">=", 2.5),
+    ("rows/s, in memory, 1 index", "ingest-copy-1-uniform", "", "rows_per_s", ">=", 1.6),
+    ("rows/s, 30 M rows", "big-copy", "", "rows_per_s", ">=", 4.0),
+    ("WAL a row, 30 M rows", "big-copy", "", "wal_per_row", "<=", 0.25),
+    ("1-row INSERT/s, asynchronous commit", "big-insert1-async", "", "rows_per_s", ">=", 1.1),
+    ("WAL an INSERT, asynchronous commit", "big-insert1-async", "", "wal_per_row", "<=", 0.25),
+    ("1-row INSERT/s, synchronous commit", "big-insert1-sync", "", "rows_per_s", ">=", 1.1),
+    ("WAL an INSERT, synchronous commit", "big-insert1-sync", "", "wal_per_row", "<=", 0.25),
+    ("p99.9 of 1-row INSERT, asynchronous", "big-insert1-async", "", "p99.9", "<=", 1.2),
+    ("longest 1-row INSERT, asynchronous", "big-insert1-async", "", "max", "<=", 1.2),
+    ("p99.9 of 1-row INSERT, synchronous", "big-insert1-sync", "", "p99.9", "<=", 1.2),
+    ("longest 1-row INSERT, synchronous", "big-insert1-sync", "", "max", "<=", 1.2),
+    ("longest 10 000-row batch, 30 M rows", "big-copy", "", "longest_batch_ms", "<=", 1.2),
+    ("point look-ups, empty", "point", "empty", "tps", ">=", 0.9),
+    ("point look-ups, full", "point", "full", "tps", ">=", 0.75),
+    ("range-100, empty", "range-100", "empty", "tps", ">=", 0.9),
+    ("range-100, full", "range-100", "full", "tps", ">=", 0.9),
+    ("index-only range, empty", "index-only", "empty", "tps", ">=", 0.8),
+    ("index-only range, full", "index-only", "full", "tps", ">=", 0.8),
+    ("= ANY of 100, empty", "any-100", "empty", "tps", ">=", 0.9),
+    ("= ANY of 100, full", "any-100", "full", "tps", ">=", 0.9),
+    ("VACUUM, 10 % dead, full pool: time", "vacuum-10pct", "", "seconds", "<=", 1.3),
+    ("logical apply, 4 indexes: rows/s", "logical", "", "rows_per_s", ">=", 1.0),
+    ("CREATE INDEX, 5 M rows: time", "create-index-5m", "", "seconds", "<=", 1.5),
+    ("COPY of ascending keys: time", "copy-ascending", "", "seconds", "<=", 1.0),
+]
+
+# milliseconds of cachebatch alone
+ABSOLUTE = [
+    ("journal caught up after restart (ms)", "restart", "catch_up_ms", 1000),
+    ("first query after restart (ms)", "restart", "first_query_ms", 1000),
+    ("cancelled while catching up (ms)", "restart", "cancel_ms", 1000),
+]
+
+COLUMNS = [("rows/s", "rows_per_s", "{:.0f}"), ("tps", "tps", "{:.0f}"),
+           ("seconds", "seconds", "{:.2f}"), ("WAL B/row", "wal_per_row", "{:.0f}"),
+           ("CPU us/row", "cpu_us_per_row", "{:.2f}"), ("p50 us", "p50", "{:.0f}"),
+           ("p95", "p95", "{:.0f}"), ("p99", "p99", "{:.0f}"), ("p99.9", "p99.9", "{:.0f}"),
+           ("max", "max", "{:.0f}"), ("longest batch ms", "longest_batch_ms", "{:.0f}")]
+
+METHODS = ["heap", "btree", "hash", "cachebatch", "unbuffered"]
+
+
+class Medians:
+    """Medians over the repeats, by workload, state, method and column."""
+
+    def __init__(self, records):
+        self.values = {}
+        for record in records:
+            key = (record["workload"], record.get("state", "") or "", record["method"])
+            for column, value in record.items():
+                if isinstance(value, (int, float)):
+                    self.values.setdefault(key + (column,), []).append(value)
+        self.keys = list(dict.fromkeys(key[:3] for key in self.values))
+
+    def get(self, workload, state, method, column):
+        found = self.values.get((workload, state, method, column))
+        return statistics.median(found) if found else None
+
+    def repeats(self):
+        return min((len(v) for k, v in self.values.items() if k[3] == "repeat"), default=0)
+
+    def ratio(self, workload, state, column):
+        ours = self.get(workload, state, "cachebatch", column)
+        theirs = self.get(workload, state, "btree", column)
+        return ours / theirs if ours is not None and theirs else None
+
+
+def acceptance(medians):
+    """Rows of the acceptance table, and how many limits are not met."""
+    rows, missed = [], 0
+    for label, workload, state, column, sense, limit in LIMITS:
+        ratio = medians.ratio(workload, state, column)
+        if ratio is None:
+            continue
+        met = ratio >= limit if sense == ">=" else ratio <= limit
+        missed += not met
+        rows.append((label, number(medians.get(workload, state, "btree", column)),
+                     number(medians.get(workload, state, "cachebatch", column)),
+                     f"{ratio:.2f}", f"{sense} {limit}", "met" if met else "NOT MET"))
+    for label, workload, column, limit in ABSOLUTE:
+        value = medians.get(workload, "", "cachebatch", column)
+        if value is None:
+            continue
+        missed += value > limit
+        rows.append((label, number(medians.get(workload, "", "btree", column)), number(value),
+                     "", f"<= {limit} ms", "met" if value <= limit else "NOT MET"))
+    return rows, missed
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def details(medians):
+    """One row for each workload and method: medians of everything measured."""
+    rows = []
+    for workload, state, method in medians.keys:
+        cells = []
+        for _, column, form in COLUMNS:
+            value = medians.get(workload, state, method, column)
+            cells.append("" if value is None else form.format(value))
+        if any(cells):
+            rows.append((f"{workload} {state}".strip(), method, *cells))
+    return rows
+
+
+def chart(medians, title, unit, column, wanted, logarithmic=False):
+    """SVG of one column for all workloads that `wanted` accepts, or None."""
+    groups = []
+    for workload, state in dict.fromkeys(key[:2] for key in medians.keys):
+        if wanted(workload):
+            bars = [(m, medians.get(workload, state, m, column)) for m in METHODS]
+            bars = [bar for bar in bars if bar[1]]
+            if bars:
+                groups.append((f"{workload} {state}".strip(), bars))
+    return plot.bars(title, unit, groups, METHODS, logarithmic) if groups else None
+
+
+def charts(medians):
+    """(file name, SVG) of all plots that have something to show."""
+    def ingest(name):
+        return name.startswith(("ingest-copy", "ingest-insert100", "big-copy", "logical"))
+
+    def single(name):
+        return name.startswith(("ingest-insert1-", "big-insert1", "mixed", "update"))
+
+    def reads(name):
+        return name in ("point", "range-100", "any-100", "index-only", "mixed", "update")
+
+    found = [
+        ("ingest.svg", chart(medians, "Ingest", "rows/s", "rows_per_s", ingest)),
+        ("insert.svg", chart(medians, "Single rows", "rows/s", "rows_per_s", single)),
+        ("wal.svg", chart(medians, "WAL", "bytes a row", "wal_per_row",
+                          lambda n: ingest(n) or single(n))),
+        ("cpu.svg", chart(medians, "Server CPU", "us a row", "cpu_us_per_row",
+                          lambda n: ingest(n) or single(n))),
+        ("reads.svg", chart(medians, "Reads", "transactions/s", "tps", reads)),
+        ("p999.svg", chart(medians, "99.9 % of single statements take at most",
+                           "us, logarithmic", "p99.9", single, True)),
+        ("longest.svg", chart(medians, "Longest single statement", "us, logarithmic",
+                              "max", single, True)),
+    ]
+    return [(name, svg) for name, svg in found if svg]
+
+
+def markdown_table(head, rows):
+    lines = ["| " + " | ".join(head) + " |",
+             "|---|" + "---:|" * (len(head) - 2) + "---|"]
+    return lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]
+
+
+def html_table(head, rows):
+    def line(cells, tag):
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in cells) + "</tr>"
+    body = "\n".join(line(row, "td").replace("<td>NOT MET", '<td class="no">NOT MET')
+                     .replace("<td>met", '<td class="yes">met') for row in rows)
+    return f"<table>{line(head, 'th')}\n{body}</table>"
+
+
+STYLE = """body { font: 15px sans-serif; max-width: 70em; margin: 2em auto; }
+table { border-collapse: collapse; margin: 1em 0; }
+td, th { padding: .2em .6em; border-bottom: 1px solid #ccc; text-align: right; }
+td:first-child, th:first-child { text-align: left; }
+.yes { color: #176d2c; } .no { color: #b00020; font-weight: bold; }"""
+
+ACCEPTANCE_HEAD = ("figure", "btree", "cachebatch", "ratio", "limit", "")
+
+
+def write(directory, lines, records):
+    """report.md, report.html and the plots; how many limits are not met."""
+    medians = Medians(records)
+    rows, missed = acceptance(medians)
+    table = details(medians)
+    head = ("workload", "method") + tuple(c[0] for c in COLUMNS)
+    pictures = charts(medians)
+    verdict = f"{len(rows) - missed} of {len(rows)} acceptance figures met"
+    note = (f"Medians of {medians.repeats()} repeats, methods in turn; each ingest ends with a flush "
+            "inside the time. Figures at a scale below 1 say little about those at 1.")
+    text = ["# cachebatch beside btree", "", f"**{verdict}.** {note}", ""]
+    text += [f"- {key}: {value}" for key, value in lines.items()] + ["", "## Acceptance", ""]
+    text += markdown_table(ACCEPTANCE_HEAD, rows)
+    text += ["", "## Plots", ""] + [f"![{name[:-4]}]({name})" for name, _ in pictures]
+    text += ["", "## All medians", ""] + markdown_table(head, table)
+    page = [f"<!DOCTYPE html><meta charset=utf-8><title>cachebatch</title><style>{STYLE}</style>",
+            f"<h1>cachebatch beside btree</h1><p><b>{verdict}.</b> {note}</p><ul>"]
+    page += [f"<li>{key}: {html.escape(value)}</li>" for key, value in lines.items()]
+    page += ["</ul><h2>Acceptance</h2>", html_table(ACCEPTANCE_HEAD, rows), "<h2>Plots</h2>"]
+    page += [svg for _, svg in pictures] + ["<h2>All medians</h2>", html_table(head, table)]
+    for name, content in [("report.md", "\n".join(text)), ("report.html", "\n".join(page)),
+                          *pictures]:
+        with open(os.path.join(directory, name), "w") as out:
+            out.write(content + "\n")
+    return missed
+
+
+def again(path, fields):
+    """The report of an earlier run's CSV file, written beside it."""
+    lines, records = {}, []
+    with open(path) as file:
+        text = file.read().splitlines()
+    for line in text:
+        if line.startswith("# "):
+            key, value = line[2:].split(": ", 1)
+            lines[key] = value
+    for row in csv.DictReader(line for line in text if not line.startswith("#")):
+        records.append({k: v if k in fields[:3] else float(v) for k, v in row.items() if v})
+    write(os.path.dirname(os.path.abspath(path)), lines, records)
+    return 0

@@ -1,0 +1,142 @@
+"""Ingest: COPY, 100-row and 1-row INSERT, into memory and into 30 M rows.
+
+ingest-STATEMENT-N-KEYS   STATEMENT copy, insert100, insert1; N 1 or 4 indexes
+                          (1 for uuid and text); KEYS uniform, zipfian,
+                          ascending, uuid, text; 5 million rows preloaded
+big-copy                  COPY into 30 million rows, 128 MB of shared buffers,
+                          1 GB of WAL between checkpoints, 1 index
+big-insert1-async         1-row INSERT there, synchronous_commit off
+big-insert1-sync          the same with synchronous_commit on; begins and ends
+                          with a full pool, without the flush at the end
+
+All but the last end with a flush of every index inside the time.
+"""
+
+import data
+import drive
+
+ALL = ("heap", "btree", "hash", "cachebatch", "unbuffered")
+
+INSERT1 = """\\set i :i + 2
+\\set j :i + :client_id
+INSERT INTO events SELECT {columns} FROM (VALUES (:j::bigint)) AS v(j);
+"""
+
+INSERT100 = """\\set i :i + 200
+\\set j :i + 100 * :client_id
+\\set last :j + 99
+INSERT INTO events SELECT {columns} FROM generate_series(:j::bigint, :last::bigint) AS v(j);
+"""
+
+
+class Ingest:
+    """One statement, one number of indexes, one distribution of keys."""
+
+    def __init__(self, bench, name):
+        _, self.statement, count, self.keys = name.split("-")
+        self.name = name
+        self.bench = bench
+        self.count = int(count)
+        self.shape = bench.memory
+        self.methods = [m for m in ALL if m != "hash" or
+                        self.keys in ("uniform", "ascending")]
+
+    @staticmethod
+    def names():
+        return [f"ingest-{statement}-{count}-{keys}"
+                for statement in ("copy", "insert100", "insert1")
+                for keys in data.COLUMNS for count in (1, 4)
+                if count == 1 or keys not in ("uuid", "text")]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, self.keys, self.count)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        first = self.shape.rows + 1
+        rows = self.shape.ingest_rows(self.count)
+        if self.statement == "copy":
+            files = self.bench.files.get(self.keys, first, rows)
+        cluster.start(self.bench.env.settings(method, self.shape))
+        cluster.prewarm()
+        measure = drive.Measure(cluster)
+        if self.statement == "copy":
+            seconds = drive.copy_batches(cluster, files)
+            rows = len(files) * data.BATCH
+            extra = {"longest_batch_ms": max(seconds) * 1000}
+        else:
+            extra, rows = self.insert(cluster, first, rows)
+        cluster.flush()
+        found = measure.stop(rows)
+        self.bench.discard(cluster)
+        return [dict(found, **extra)]
+
+    def insert(self, cluster, first, rows):
+        each = 100 if self.statement == "insert100" else 1
+        text = INSERT100 if each == 100 else INSERT1
+        count = rows // each if each == 100 else rows // 8
+        return insert(cluster, text, each, first, count, self.keys)
+
+
+def insert(cluster, text, each, first, count, keys, options=""):
+    """`count` statements of `each` rows: latencies, and how many rows."""
+    count = max(2, count // 2 * 2)
+    tps, times = drive.pgbench(
+        cluster, [text.format(columns=data.columns(keys, "j", cheap=True))],
+        variables={"i": first}, transactions=count, log=True, options=options)
+    return dict(drive.latencies(times), tps=tps), count * each
+
+
+class Big:
+    """30 million rows, an index much larger than shared buffers."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.big
+        self.methods = ["heap", "btree", "cachebatch", "unbuffered"]
+        if name != "big-copy":
+            self.methods = ["btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["big-copy", "big-insert1-async", "big-insert1-sync"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        first = self.shape.rows + 1
+        rows = self.shape.ingest_rows(1)
+        if self.name == "big-copy":
+            # one more batch of a hundred goes first, untimed, to warm the caches
+            warm = data.batches(rows // 100)
+            files = self.bench.files.get("uniform", first, rows + warm * data.BATCH)
+        cluster.start(self.bench.env.settings(method, self.shape))
+        if self.name == "big-copy":
+            drive.copy_batches(cluster, files[:warm])
+            cluster.flush()
+            found = self.copy(cluster, files[warm:])
+        else:
+            found = self.insert(cluster, method, first, rows)
+        self.bench.discard(cluster)
+        return [found]
+
+    def copy(self, cluster, files):
+        measure = drive.Measure(cluster)
+        seconds = drive.copy_batches(cluster, files)
+        cluster.flush()
+        found = measure.stop(len(files) * data.BATCH)
+        return dict(found, longest_batch_ms=max(seconds) * 1000)
+
+    def insert(self, cluster, method, first, rows):
+        sync = self.name.endswith("-sync")
+        if sync:
+            self.bench.fill(cluster, self.shape, method, self.name)
+        measure = drive.Measure(cluster)
+        extra, done = insert(cluster, INSERT1, 1, first, rows // (40 if sync else 4), "uniform",
+                             "-c synchronous_commit=" + ("on" if sync else "off"))
+        if not sync:
+            cluster.flush()
+        return dict(measure.stop(done), **extra)
