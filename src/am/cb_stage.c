@@ -49,6 +49,9 @@
 /* entries that go straight to the tree at a time, when there is no room */
 #define CB_STAGE_DIRECT_MAX		1024
 
+/* buckets that one batch flushes to make room, at most */
+#define CB_STAGE_HELP_MAX		16
+
 #define CB_STAGE_INITIAL_SIZE	1024
 #define CB_STAGE_KEEP_SIZE		8192	/* kept from batch to batch */
 #define CB_STAGE_KEEP_STAGES	256 /* kept from transaction to transaction */
@@ -331,7 +334,7 @@ typedef struct CbPublication
 	Size		size;
 	uint64		journal_size;	/* after the append, or 0 */
 	CbPublishResult buckets;	/* what they ask for, if desc is set */
-	bool		helped;			/* by flushing something to make room */
+	int			nhelped;		/* buckets flushed to make room */
 } CbPublication;
 
 /*
@@ -422,9 +425,9 @@ cb_publish_to_tree(CbPublication *pub, const CbKeyDesc *kd,
 }
 
 /*
- * The pool has no room.  Makes some, once, by flushing about a thousand
- * entries; else the next entries go straight to the tree.  Returns how many
- * did.  Never waits for others (B4).
+ * The pool has no room.  A large batch makes some, by flushing a bucket; the
+ * next entries of a small one, or where there is nothing to flush, go straight
+ * to the tree.  Returns how many did.  Never waits for others (B4).
  */
 static int
 cb_publish_without_room(CbPublication *pub, const CbKeyDesc *kd,
@@ -432,11 +435,10 @@ cb_publish_without_room(CbPublication *pub, const CbKeyDesc *kd,
 						const CbPublishResult *result)
 {
 	cb_stat_add(pub->rel, CB_STAT_NO_ROOM, 1);
-	if (n >= CB_STAGE_DENSE_MIN && !pub->helped && result->desc != NULL &&
-		cb_flush_help(pub->rel, result->desc, result->attach_id,
-					  result->full_bucket))
+	if (n >= CB_STAGE_DENSE_MIN && pub->nhelped < CB_STAGE_HELP_MAX &&
+		cb_flush_help(pub->rel, result->desc, result->attach_id))
 	{
-		pub->helped = true;
+		pub->nhelped++;
 		return 0;
 	}
 	n = Min(n, CB_STAGE_DIRECT_MAX);
@@ -451,7 +453,7 @@ cb_publish_to_journal(CbPublication *pub, const CbKeyDesc *kd,
 {
 	int			done = 0;
 
-	pub->helped = false;
+	pub->nhelped = 0;
 	while (done < pub->n)
 	{
 		CbPublishResult result;
@@ -562,7 +564,9 @@ cb_publish_sweep(CbPublication *pub)
 static void
 cb_publish_after(CbPublication *pub)
 {
-	cb_flush_after_publish(pub->rel, &pub->buckets, !cb_stage_committing);
+	cb_flush_after_publish(pub->rel, &pub->buckets,
+						   pub->n >= CB_STAGE_DENSE_MIN,
+						   !cb_stage_committing);
 }
 
 /*

@@ -130,6 +130,7 @@ extern void cb_pool_shmem_request(void);
 extern void cb_pool_shmem_startup(void);
 extern uint64 cb_pool_size_bytes(void);
 extern bool cb_pool_is_low(void);
+extern bool cb_pool_is_very_low(void);
 extern uint32 cb_pool_open_chunk(void);
 extern void cb_pool_free_chunk(CbPoolChunk *chunk);
 extern CbBucket *cb_pool_fullest_bucket(void);
@@ -297,7 +298,7 @@ typedef struct CbBucketPositions
 extern bool cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 								CbBucketPositions *positions);
 
-/* A bucket of this attachment that has chunks, the fullest; or CB_NONE. */
+/* The bucket of this attachment with most chunks that nobody owns, or CB_NONE. */
 extern uint32 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id);
 
 /*

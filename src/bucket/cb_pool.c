@@ -28,7 +28,8 @@
 #define CB_POOL_MIN			(256 * 1024)
 
 /* the pool is low when fewer than this part of its chunks is free */
-#define CB_POOL_LOW_PART	8
+#define CB_POOL_LOW_PART		8
+#define CB_POOL_VERY_LOW_PART	32
 
 CbPool	   *cb_pool = NULL;
 CbPoolChunk *cb_pool_chunks = NULL;
@@ -222,6 +223,14 @@ cb_pool_is_low(void)
 {
 	return cb_freelist_count(&cb_pool->free_chunks) <
 		cb_pool->nchunks / CB_POOL_LOW_PART;
+}
+
+/* ... and for those who fill it to help the workers? */
+bool
+cb_pool_is_very_low(void)
+{
+	return cb_freelist_count(&cb_pool->free_chunks) <
+		cb_pool->nchunks / CB_POOL_VERY_LOW_PART;
 }
 
 /* The number of an empty chunk, held for one list; CB_NONE: no room. */

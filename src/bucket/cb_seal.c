@@ -171,6 +171,22 @@ cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 	return true;
 }
 
+/* How many of a bucket's chunks nobody owns. */
+static uint32
+cb_seal_count_free(CbBucket *bucket)
+{
+	uint32		n = 0;
+
+	LWLockAcquire(&bucket->lock, LW_SHARED);
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		if (cb_load_relaxed(&cb_pool_chunks[bucket->chunks[i]].chunk.owner) == 0)
+			n++;
+	}
+	LWLockRelease(&bucket->lock);
+	return n;
+}
+
 uint32
 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 {
@@ -182,11 +198,15 @@ cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+		uint32		n;
 
-		/* a look without its lock will do */
-		if (bucket->nchunks > most)
+		/* a look without its lock tells which are worth it */
+		if (bucket->nchunks <= most)
+			continue;
+		n = cb_seal_count_free(bucket);
+		if (n > most)
 		{
-			most = bucket->nchunks;
+			most = n;
 			found = bucket->number;
 		}
 	}

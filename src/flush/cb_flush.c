@@ -214,17 +214,12 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 }
 
 bool
-cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket)
+cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id)
 {
-	if (bucket != CB_NONE &&
-		cb_flush_chunks(rel, desc, attach_id, bucket, 1, CB_FLUSH_HELP) > 0)
-		return true;
-	bucket = cb_bucket_find_fullest(desc, attach_id);
-	if (bucket == CB_NONE ||
-		cb_flush_chunks(rel, desc, attach_id, bucket, 1, CB_FLUSH_HELP) <= 0)
-		return false;
-	cb_flush_truncate(rel, desc, attach_id);
-	return true;
+	uint32		bucket = cb_bucket_find_fullest(desc, attach_id);
+
+	return bucket != CB_NONE &&
+		cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_HELP);
 }
 
 /*
@@ -383,7 +378,7 @@ cb_flush_request_all(const CbPublishResult *result)
 
 void
 cb_flush_after_publish(Relation rel, const CbPublishResult *result,
-					   bool may_work)
+					   bool large, bool may_work)
 {
 	CbDesc	   *desc = result->desc;
 	uint64		attach_id = result->attach_id;
@@ -391,6 +386,8 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	if (cb_queue_is_served())
 	{
 		cb_flush_request_all(result);
+		if (large && may_work && cb_pool_is_very_low())
+			(void) cb_flush_help(rel, desc, attach_id);
 		return;
 	}
 	if (!may_work)
@@ -401,7 +398,7 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 		(void) cb_flush_bucket(rel, desc, attach_id, result->full_bucket,
 							   CB_FLUSH_FULL);
 	else if (result->pressed)
-		(void) cb_flush_help(rel, desc, attach_id, CB_NONE);
+		(void) cb_flush_help(rel, desc, attach_id);
 	if (cb_load_relaxed(&desc->tail) < desc->from)
 		cb_flush_before(rel, desc);
 	else if (result->journal_length > cb_flush_journal_limit())

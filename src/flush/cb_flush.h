@@ -56,11 +56,10 @@ extern bool cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id,
 							uint32 bucket, CbFlushCause cause);
 
 /*
- * Makes some room: one chunk of this bucket, or of the attachment's fullest.
- * False: there is none to be had.
+ * Makes room: flushes the attachment's fullest bucket.  False: others are
+ * flushing all that there is.
  */
-extern bool cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id,
-						  uint32 bucket);
+extern bool cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id);
 
 /*
  * Moves everything that was published before the call into the tree, and
@@ -71,8 +70,11 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 /* Has a publication made flushes due? */
 extern bool cb_flush_is_due(const CbPublishResult *result);
 
-/* Asks workers for them or, if there are none and it may, does them. */
+/*
+ * Asks workers for them.  may_work: does them itself if there are no workers;
+ * a large batch flushes a bucket, too, if the pool is about to run out.
+ */
 extern void cb_flush_after_publish(Relation rel, const CbPublishResult *result,
-								   bool may_work);
+								   bool large, bool may_work);
 
 #endif							/* CB_FLUSH_H */
