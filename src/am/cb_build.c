@@ -14,6 +14,7 @@
 
 #include "access/tableam.h"
 #include "am/cb_am.h"
+#include "bucket/cb_bucket.h"
 #include "catalog/index.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -198,6 +199,7 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 		elog(ERROR, "index \"%s\" already contains data",
 			 RelationGetRelationName(index));
 	cb_rel_forget(index);
+	cb_desc_forget_file(index->rd_node);
 
 	state.heap = heap;
 	state.index = index;

@@ -435,12 +435,14 @@ cb_publish_without_room(CbPublication *pub, const CbKeyDesc *kd,
 						const CbPublishResult *result)
 {
 	cb_stat_add(pub->rel, CB_STAT_NO_ROOM, 1);
+	(void) cb_fetch_add(&cb_pool->no_room, 1);
 	if (n >= CB_STAGE_DENSE_MIN && pub->nhelped < CB_STAGE_HELP_MAX &&
 		cb_flush_help(pub->rel, result->desc, result->attach_id))
 	{
 		pub->nhelped++;
 		return 0;
 	}
+	(void) cb_desc_detach_idle();
 	n = Min(n, CB_STAGE_DIRECT_MAX);
 	cb_publish_to_tree(pub, kd, entries, n);
 	return n;
@@ -448,7 +450,7 @@ cb_publish_without_room(CbPublication *pub, const CbKeyDesc *kd,
 
 /* Sorted entries go to the journal, and to the index's buckets. */
 static void
-cb_publish_to_journal(CbPublication *pub, const CbKeyDesc *kd,
+cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
 					  CbSortEntry *entries)
 {
 	int			done = 0;

@@ -50,7 +50,8 @@ typedef struct CbSource
 	CbRun	   *run;
 	int			run_no;			/* index in CbUpper */
 	const CbChunk *chunk;
-	const uint16 *order;		/* numbers of the chunk's entries */
+	const uint16 *order;		/* places of the chunk's entries */
+	int			first;
 	int			cur;
 	int			end;
 	IndexTuple	head;
@@ -212,12 +213,43 @@ cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
 
 /* ---------- buckets as an upper level ---------- */
 
+/*
+ * Does the scan want entries with one value in the first column?  Then their
+ * hash tells which chunks can be left out.  The quals are the server's, as
+ * preprocessed: for the first column equality comes first; with array keys it
+ * is for the present element.  A value of another type may have another hash.
+ */
+static void
+cb_window_set_hash(CbScanOpaque so)
+{
+	const ScanKey key = so->bt.keyData;
+	CbBucketView *view = &so->view;
+
+	if (so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
+		key->sk_strategy != BTEqualStrategyNumber ||
+		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
+						  SK_ROW_HEADER)) != 0)
+		return;
+#ifndef CB_MUTATE_A10_CROSSTYPE
+	if (OidIsValid(key->sk_subtype) &&
+		key->sk_subtype != so->kd.rel->rd_opcintype[0])
+		return;
+#endif
+	if (so->kd.hash == CB_HASH_NONE &&
+		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
+		return;
+	view->hash = cb_key_hash(&so->kd, key->sk_argument);
+	view->has_hash = true;
+}
+
 static void
 cb_window_pin_bucket(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	cb_bucket_view_open(&so->kd, &so->pos.cut, dir, &so->view);
+	if (so->view.nchunks > 0)
+		cb_window_set_hash(so);
 	CB_TEST_POINT("scan-bucket-pinned");
 }
 
@@ -242,7 +274,7 @@ cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		source->kind = CB_SOURCE_CHUNK;
 		source->chunk = &so->view.chunks[i].chunk->chunk;
 		source->order = order;
-		source->cur = forward ? 0 : n - 1;
+		source->first = source->cur = forward ? 0 : n - 1;
 		source->end = forward ? n : -1;
 	}
 }
@@ -263,8 +295,6 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 	if (forward ? cmp >= 0 : cmp <= 0)
 		return;
 	cb_place_set_tuple(so, far, bound, false);
-	if (forward)
-		far->leaf = so->cur->blkno;
 }
 
 /* ---------- the journal as an upper level ---------- */
@@ -307,10 +337,12 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	/* give it buckets, and have what there is moved to the tree */
 	if (view->attach_id == 0 && upper->nruns > 0)
 	{
+		MemoryContext oldcxt = MemoryContextSwitchTo(so->work_cxt);
 		CbDesc	   *desc = cb_desc_attach(&so->kd);
 
 		if (desc != NULL)
 			cb_flush_request_before(desc);
+		MemoryContextSwitchTo(oldcxt);
 	}
 	return upper;
 }
@@ -489,6 +521,31 @@ cb_window_get_leaf_tuple(IndexScanDesc scan, Page page, OffsetNumber off)
 
 /* ---------- merge ---------- */
 
+static inline IndexTuple
+cb_source_entry(const CbSource *source, int i)
+{
+	return (IndexTuple) cb_chunk_at(source->chunk, source->order[i]);
+}
+
+/*
+ * Is the entry of a chunk the same as the one before it?  A publication that
+ * fails half-way is done again as a whole, so a chunk can hold one twice.
+ */
+static inline bool
+cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
+					 const CbSource *source)
+{
+	IndexTuple	entry;
+	IndexTuple	last;
+
+	if (source->cur == source->first)
+		return false;
+	entry = cb_source_entry(source, source->cur);
+	last = cb_source_entry(source, source->cur - merge->step);
+	return ItemPointerEquals(&entry->t_tid, &last->t_tid) &&
+		cb_key_compare(&so->kd, entry, last) == 0;
+}
+
 /*
  * Moves a source, from cur on, to its first entry that counts: at a journal
  * position not below the tail; in a leaf, not marked dead.  The leftmost item
@@ -505,8 +562,9 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	{
 		if (source->kind == CB_SOURCE_CHUNK)
 		{
-			source->head = (IndexTuple)
-				cb_chunk_entry(source->chunk, source->order[source->cur]);
+			if (cb_merge_is_repeated(so, merge, source))
+				continue;
+			source->head = cb_source_entry(source, source->cur);
 			source->head_dead = false;
 			return true;
 		}

@@ -36,6 +36,7 @@
 #define CB_BUCKET_H
 
 #include "core/cb_chunk.h"
+#include "core/cb_filter.h"
 #include "core/cb_freelist.h"
 #include "journal/cb_journal.h"
 #include "storage/condition_variable.h"
@@ -51,6 +52,7 @@
 typedef struct CbPoolChunk
 {
 	CbChunk		chunk;			/* first */
+	cb_atomic64 *filter;		/* of its entries' hashes, if they have any */
 	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL */
 	uint32		number;
 	uint32		bucket;			/* that it was opened for */
@@ -109,6 +111,7 @@ typedef struct CbPool
 {
 	uint32		nchunks;
 	uint32		chunk_size;
+	uint32		filter_lines;	/* cache lines of a chunk's filter */
 	uint32		nbuckets;
 	uint32		ndescs;
 	LWLock		table_lock;
@@ -166,6 +169,9 @@ extern CbDesc *cb_desc_find(Relation rel);
 /* is it still the descriptor of this build in this file?  desc->lock held */
 extern bool cb_desc_is_current(const CbDesc *desc, Relation rel);
 
+/* the same, without the lock held */
+extern bool cb_desc_belongs_to(CbDesc *desc, Relation rel);
+
 /* The attach_id, and from, if it is the relation's and attached; else 0. */
 extern uint64 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from);
 
@@ -181,6 +187,8 @@ extern CbDesc *cb_desc_attach(const CbKeyDesc *kd);
  * attach_id 0: whatever it is.  False: a chunk has an owner.
  */
 extern bool cb_desc_detach(CbDesc *desc, uint64 attach_id);
+
+extern bool cb_desc_detach_idle(void);
 
 /* Remembers that the journal's tail has moved. */
 extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
@@ -230,7 +238,7 @@ typedef struct CbPublishResult
  * LWLock.  Comparison functions may run.  An error leaves a prefix of the
  * entries published.
  */
-extern int	cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+extern int	cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 							  CbPublishResult *result);
 
 /* ---------- reading (cb_view.c) ---------- */
@@ -246,6 +254,8 @@ typedef struct CbBucketView
 	CbDesc	   *desc;
 	CbBucket   *bucket;
 	CbSlotMark	mark;
+	bool		has_hash;		/* set by the scan: it wants this key only */
+	uint32		hash;
 	int			nchunks;
 	struct
 	{
@@ -266,8 +276,7 @@ extern void cb_bucket_view_close(CbBucketView *view);
 
 /*
  * The entries of chunk i of the view that lie between the cuts: the number of
- * them, and their numbers in the chunk, sorted, in *order (palloc'd or in the
- * chunk).  Comparison functions run.
+ * them, and their places in the chunk, sorted, in *order (palloc'd).  Comparison functions run.
  */
 extern int	cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 								 const CbCut *lo, const CbCut *hi,

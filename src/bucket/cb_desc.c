@@ -24,6 +24,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
 #include "bucket/cb_bucket.h"
@@ -34,6 +35,9 @@
 
 /* a descriptor not used for so long may be given to another index */
 #define CB_DESC_IDLE_MS		1000
+
+/* how long a backend waits until it tries to attach an index again */
+#define CB_DESC_RETRY_MS	1000
 
 typedef struct CbDescKey
 {
@@ -121,6 +125,17 @@ cb_desc_is_current(const CbDesc *desc, Relation rel)
 		memcmp(desc->build_id, cache->build_id, CB_BUILD_ID_LEN) == 0;
 }
 
+bool
+cb_desc_belongs_to(CbDesc *desc, Relation rel)
+{
+	bool		result;
+
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	result = cb_desc_is_current(desc, rel);
+	LWLockRelease(&desc->lock);
+	return result;
+}
+
 uint64
 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
 {
@@ -141,6 +156,7 @@ cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
 static bool
 cb_desc_has_owner(const CbDesc *desc)
 {
+#ifndef CB_MUTATE_I4_DETACH
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
@@ -151,6 +167,9 @@ cb_desc_has_owner(const CbDesc *desc)
 				return true;
 		}
 	}
+#else
+	(void) desc;
+#endif
 	return false;
 }
 
@@ -190,14 +209,35 @@ cb_desc_detach(CbDesc *desc, uint64 attach_id)
 	if (desc->state == CB_DESC_ATTACHED &&
 		(attach_id == 0 || desc->attach_id == attach_id))
 	{
-#ifndef CB_MUTATE_I4_DETACH
 		detached = !cb_desc_has_owner(desc);
-#endif
 		if (detached)
 			cb_desc_clear(desc);
 	}
 	LWLockRelease(&desc->lock);
 	return detached;
+}
+
+/*
+ * The pool is full, and nobody flushes what it is full of: the index that has
+ * got no entries for longest loses its buckets.  False: all are in use.
+ */
+bool
+cb_desc_detach_idle(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	CbDesc	   *oldest = NULL;
+
+	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	{
+		CbDesc	   *desc = &cb_pool_descs[i];
+
+		if (desc->state == CB_DESC_ATTACHED &&
+			(oldest == NULL || desc->used_at < oldest->used_at))
+			oldest = desc;
+	}
+	return oldest != NULL &&
+		TimestampDifferenceExceeds(oldest->used_at, now, CB_DESC_IDLE_MS) &&
+		cb_desc_detach(oldest, oldest->attach_id);
 }
 
 void
@@ -443,11 +483,26 @@ cb_attach_is_possible(Relation rel)
 #endif
 	return cb_pool != NULL &&
 		!RecoveryInProgress() &&
+		!IsInParallelMode() &&	/* workers do not know what is new */
 		CbIsBuffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		rel->rd_createSubid == InvalidSubTransactionId &&
 		rel->rd_newRelfilenodeSubid == InvalidSubTransactionId &&
 		rel->rd_firstRelfilenodeSubid == InvalidSubTransactionId;
+}
+
+/* Not again at once if it did not work: it costs something. */
+static bool
+cb_attach_is_time(Relation rel)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (cache->attach_at != 0 &&
+		!TimestampDifferenceExceeds(cache->attach_at, now, CB_DESC_RETRY_MS))
+		return false;
+	cache->attach_at = now;
+	return true;
 }
 
 CbDesc *
@@ -457,9 +512,11 @@ cb_desc_attach(const CbKeyDesc *kd)
 	CbDesc	   *desc = cb_desc_find(rel);
 	CbAttach	attach = {0};
 	CbMetaPageData meta;
+	CbPos		from;
 
-	if ((desc != NULL && desc->state == CB_DESC_ATTACHED) ||
-		!cb_attach_is_possible(rel))
+	if (desc != NULL && cb_desc_attachment(desc, rel, &from) != 0)
+		return desc;
+	if (!cb_attach_is_possible(rel) || !cb_attach_is_time(rel))
 		return desc;
 	if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return desc;
@@ -477,6 +534,8 @@ cb_desc_attach(const CbKeyDesc *kd)
 		CB_TEST_POINT("attach-before");
 		cb_journal_visit_head(rel, &cb_attach_sink, &attach);
 		CB_TEST_POINT("attach-done");
+		if (desc->state == CB_DESC_ATTACHED)
+			cb_rel_cache(rel)->attach_at = 0;
 	}
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	return desc;

@@ -27,6 +27,9 @@
 #define CB_POOL_DEFAULT		(8 * 1024 * 1024)	/* where the LLC is unknown */
 #define CB_POOL_MIN			(256 * 1024)
 
+/* bytes of entries for a byte of their filter: 10 bits for one of 16 bytes */
+#define CB_POOL_FILTER_PART	16
+
 /* the pool is low when fewer than this part of its chunks is free */
 #define CB_POOL_LOW_PART		8
 #define CB_POOL_VERY_LOW_PART	32
@@ -36,18 +39,35 @@ CbPoolChunk *cb_pool_chunks = NULL;
 CbBucket   *cb_pool_buckets = NULL;
 CbDesc	   *cb_pool_descs = NULL;
 
-/* Bytes of the CPU's last-level cache, 0 if it cannot be found out. */
+/*
+ * Bytes of the CPU's last-level cache, 0 if it cannot be found out.  What the
+ * kernel shows for one CPU comes first: the C library may count what belongs
+ * to others, on a virtual machine.
+ */
 static uint64
 cb_pool_llc_size(void)
 {
-	long		size = -1;
+	uint64		kilobytes = 0;
 
+	for (int level = 4; level >= 2 && kilobytes == 0; level--)
+	{
+		char		path[MAXPGPATH];
+		FILE	   *file;
+
+		snprintf(path, sizeof(path),
+				 "/sys/devices/system/cpu/cpu0/cache/index%d/size", level);
+		file = fopen(path, "r");
+		if (file == NULL)
+			continue;
+		if (fscanf(file, UINT64_FORMAT "K", &kilobytes) != 1)
+			kilobytes = 0;
+		fclose(file);
+	}
 #ifdef _SC_LEVEL3_CACHE_SIZE
-	size = sysconf(_SC_LEVEL3_CACHE_SIZE);
-	if (size <= 0)
-		size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	if (kilobytes == 0)
+		return Max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
 #endif
-	return size > 0 ? size : 0;
+	return kilobytes * 1024;
 }
 
 /* The pool's size by the settings, in bytes; 0: no buckets. */
@@ -78,7 +98,10 @@ cb_pool_shape(void)
 	shape.chunk_size = Min(Max(size / CB_POOL_CHUNKS, CB_CHUNK_SIZE_MIN),
 						   CB_CHUNK_SIZE_MAX);
 	shape.chunk_size &= ~(uint32) (PG_CACHE_LINE_SIZE - 1);
-	shape.nchunks = size / shape.chunk_size;
+	shape.filter_lines = shape.chunk_size /
+		(CB_POOL_FILTER_PART * CB_FILTER_LINE_BYTES);
+	shape.nchunks = size /
+		(shape.chunk_size + shape.filter_lines * CB_FILTER_LINE_BYTES);
 	shape.ndescs = CB_POOL_DESCS;
 	shape.nbuckets = shape.nchunks + shape.ndescs;
 	return shape;
@@ -100,6 +123,8 @@ cb_pool_shmem_request(void)
 	shape = cb_pool_shape();
 	RequestAddinShmemSpace(cb_pool_aligned(1, sizeof(CbPool)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, shape.chunk_size));
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks,
+										   shape.filter_lines * CB_FILTER_LINE_BYTES));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, sizeof(CbPoolChunk)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, sizeof(cb_atomic32)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nbuckets, sizeof(CbBucket)));
@@ -118,7 +143,7 @@ cb_pool_array(const char *name, uint32 n, Size size)
 }
 
 static void
-cb_pool_init_chunks(char *data)
+cb_pool_init_chunks(char *data, cb_atomic64 *filters)
 {
 	for (uint32 i = 0; i < cb_pool->nchunks; i++)
 	{
@@ -127,6 +152,8 @@ cb_pool_init_chunks(char *data)
 		cb_chunk_init(&chunk->chunk, data + (Size) i * cb_pool->chunk_size,
 					  cb_pool->chunk_size);
 		chunk->number = i;
+		chunk->filter = filters +
+			(Size) i * cb_pool->filter_lines * CB_FILTER_LINE_WORDS;
 		chunk->minpos = 0;
 		chunk->nlists = 0;
 		chunk->bucket = CB_NONE;
@@ -162,8 +189,8 @@ cb_pool_init_locks(void)
 }
 
 static void
-cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
-			 cb_atomic32 *bucket_links)
+cb_pool_init(const CbPool *shape, char *data, cb_atomic64 *filters,
+			 cb_atomic32 *chunk_links, cb_atomic32 *bucket_links)
 {
 	*cb_pool = *shape;
 	cb_pool->lock_tranche = LWLockNewTrancheId();
@@ -172,7 +199,7 @@ cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
 	(void) LWLockNewTrancheId();
 	cb_store_relaxed(&cb_pool->table_gen, 1);
 	cb_store_relaxed(&cb_pool->next_attach_id, 1);
-	cb_pool_init_chunks(data);
+	cb_pool_init_chunks(data, filters);
 	cb_pool_init_locks();
 	cb_freelist_init(&cb_pool->free_chunks, chunk_links, shape->nchunks);
 	cb_freelist_init(&cb_pool->free_buckets, bucket_links, shape->nbuckets);
@@ -184,6 +211,7 @@ cb_pool_shmem_startup(void)
 {
 	CbPool		shape;
 	char	   *data;
+	cb_atomic64 *filters;
 	cb_atomic32 *chunk_links;
 	cb_atomic32 *bucket_links;
 	int			tranche;
@@ -195,6 +223,8 @@ cb_pool_shmem_startup(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	cb_pool = cb_pool_array("cache_batch pool", 1, sizeof(CbPool));
 	data = cb_pool_array("cache_batch chunks", shape.nchunks, shape.chunk_size);
+	filters = cb_pool_array("cache_batch filters", shape.nchunks,
+							shape.filter_lines * CB_FILTER_LINE_BYTES);
 	cb_pool_chunks = cb_pool_array("cache_batch chunk headers", shape.nchunks,
 								   sizeof(CbPoolChunk));
 	chunk_links = cb_pool_array("cache_batch free chunks", shape.nchunks,
@@ -206,7 +236,7 @@ cb_pool_shmem_startup(void)
 	cb_pool_descs = cb_pool_array("cache_batch descriptors", shape.ndescs,
 								  sizeof(CbDesc));
 	if (!IsUnderPostmaster)
-		cb_pool_init(&shape, data, chunk_links, bucket_links);
+		cb_pool_init(&shape, data, filters, chunk_links, bucket_links);
 	cb_desc_shmem_startup(shape.ndescs);
 	LWLockRelease(AddinShmemInitLock);
 
@@ -242,6 +272,7 @@ cb_pool_open_chunk(void)
 	if (number == CB_FREELIST_NONE)
 		return CB_NONE;
 	cb_chunk_open(&cb_pool_chunks[number].chunk);
+	cb_filter_clear(cb_pool_chunks[number].filter, cb_pool->filter_lines);
 	cb_pool_chunks[number].minpos = 0;
 	cb_pool_chunks[number].nlists = 1;
 	return number;

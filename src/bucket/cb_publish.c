@@ -29,6 +29,9 @@
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
+/* batches up to this size need no memory of their own */
+#define CB_PUBLISH_FEW	32
+
 typedef struct CbPublish
 {
 	const CbKeyDesc *kd;
@@ -37,6 +40,7 @@ typedef struct CbPublish
 	uint64		table_gen;
 	CbRouter   *router;			/* NULL: not attached */
 	uint16	   *route;			/* each entry's bucket: its place in desc */
+	uint32	   *hashes;			/* each entry's, 0 if its key is null */
 	TimestampTz now;
 	CbPublishResult *result;
 	bool		stale;			/* look again: something has changed */
@@ -50,19 +54,23 @@ cb_publish_lock(void *arg)
 {
 	CbPublish  *pub = arg;
 	CbDesc	   *desc = pub->desc;
+	const CbRouter *router = pub->router;
 	bool		attached;
 
 	if (desc == NULL)
 		return true;
 	LWLockAcquire(&desc->lock, LW_SHARED);
 	attached = desc->state == CB_DESC_ATTACHED;
-	if (cb_desc_is_current(desc, pub->kd->rel) &&
-		attached == (pub->router != NULL) &&
-		(!attached || (desc->attach_id == pub->router->attach_id &&
-					   desc->layout_gen == pub->router->layout_gen)))
+	if (router == NULL && !attached &&
+		cb_desc_is_current(desc, pub->kd->rel))
+		return true;
+
+	/* an attach_id stands for the build and the file as well */
+	if (router != NULL && attached &&
+		desc->attach_id == router->attach_id &&
+		desc->layout_gen == router->layout_gen)
 	{
-		if (attached)
-			LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+		LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 		return true;
 	}
 	LWLockRelease(&desc->lock);
@@ -88,7 +96,10 @@ cb_publish_bucket(CbPublish *pub, int i)
 	return &cb_pool_buckets[pub->desc->buckets[pub->route[i]]];
 }
 
-/* The chunk of a bucket that takes entries, NULL if there is none. */
+/*
+ * The chunk of a bucket that takes entries, NULL if there is none.  The
+ * bucket's lock is held: flushed chunks are taken out of the list meanwhile.
+ */
 static CbPoolChunk *
 cb_publish_active(const CbBucket *bucket)
 {
@@ -100,30 +111,29 @@ cb_publish_active(const CbBucket *bucket)
 	return cb_chunk_state(&chunk->chunk) == CB_CHUNK_ACTIVE ? chunk : NULL;
 }
 
-/* Opens a chunk for the bucket, seals the present one.  False: no room. */
-static bool
-cb_publish_open_chunk(CbPublish *pub, CbBucket *bucket)
+/*
+ * Opens a chunk for the bucket, seals the present one.  NULL: no room.  The
+ * bucket's lock is held exclusively.
+ */
+static CbPoolChunk *
+cb_publish_open_chunk(CbPublish *pub, CbBucket *bucket, CbPoolChunk *active)
 {
-	CbPoolChunk *active = cb_publish_active(bucket);
 	CbPoolChunk *chunk;
 	uint32		number;
 
 	if (bucket->nchunks == CB_BUCKET_MAX_CHUNKS)
-		return false;
+		return NULL;
 	number = cb_pool_open_chunk();
 	if (number == CB_NONE)
-		return false;
+		return NULL;
 	chunk = &cb_pool_chunks[number];
 	chunk->bucket = bucket->number;
-
-	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
 	if (active)
 		cb_chunk_set_state(&active->chunk, CB_CHUNK_SEALED);
 	if (bucket->nchunks == 0)
 		bucket->since = pub->now;
 	bucket->chunks[bucket->nchunks++] = number;
-	LWLockRelease(&bucket->lock);
-	return true;
+	return chunk;
 }
 
 /* How many of n entries, all for one bucket, the active chunk takes. */
@@ -170,6 +180,28 @@ cb_publish_note_pressure(CbPublish *pub, CbBucket *bucket)
 		result->pressed = true;
 }
 
+/* Makes room for some of n entries, all for one bucket; returns for how many. */
+static int
+cb_publish_make_room_for(CbPublish *pub, CbBucket *bucket,
+						 const CbSortEntry *entries, int n)
+{
+	CbPoolChunk *chunk;
+	int			fitting;
+
+	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+	chunk = cb_publish_active(bucket);
+	fitting = cb_publish_count_fitting(chunk, entries, n);
+	if (fitting == 0)
+	{
+		chunk = cb_publish_open_chunk(pub, bucket, chunk);
+		fitting = cb_publish_count_fitting(chunk, entries, n);
+		if (chunk)
+			cb_publish_note_pressure(pub, bucket);
+	}
+	LWLockRelease(&bucket->lock);
+	return fitting;
+}
+
 /*
  * Makes room for entries [first, first + n); returns for how many.  A group
  * that does not fit into its bucket's active chunk is cut there: its rest is
@@ -185,29 +217,20 @@ cb_publish_make_room(CbPublish *pub, int first, int n)
 	{
 		CbBucket   *bucket = cb_publish_bucket(pub, i);
 		int			group_end = cb_publish_group_end(pub, i, end);
-		int			fitting = cb_publish_count_fitting(cb_publish_active(bucket),
+		int			fitting = cb_publish_make_room_for(pub, bucket,
 													   &pub->entries[i],
 													   group_end - i);
 
-		if (fitting == 0)
+		if (fitting == 0 && i == first)
 		{
-			if (!cb_publish_open_chunk(pub, bucket))
-			{
-				if (i == first)
-				{
-					pub->result->no_room = true;
-					pub->result->full_bucket = bucket->number;
-				}
-				return i - first;
-			}
-			cb_publish_note_pressure(pub, bucket);
-			continue;
+			pub->result->no_room = true;
+			pub->result->full_bucket = bucket->number;
 		}
 		i += fitting;
 		if (i < group_end)
-			return i - first;
+			break;
 	}
-	return n;
+	return i - first;
 }
 
 static int
@@ -252,15 +275,19 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head,
 	{
 		CbBucket   *bucket = cb_publish_bucket(pub, i);
 		int			group_end = cb_publish_group_end(pub, i, end);
-		CbPoolChunk *chunk = cb_publish_active(bucket);
+		CbPoolChunk *chunk;
 
 		LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+		chunk = cb_publish_active(bucket);
 		if (chunk->minpos == 0)
 			chunk->minpos = pos;
 		for (; i < group_end; i++)
 		{
 			IndexTuple	itup = pub->entries[i].itup;
 
+			if (pub->kd->hash != CB_HASH_NONE)
+				cb_filter_add(chunk->filter, cb_pool->filter_lines,
+							  pub->hashes[i]);
 			cb_chunk_append(&chunk->chunk, itup, IndexTupleSize(itup));
 		}
 		LWLockRelease(&bucket->lock);
@@ -299,6 +326,17 @@ cb_publish_route(const CbKeyDesc *kd, const CbRouter *router,
 	}
 }
 
+static void
+cb_publish_hash(CbKeyDesc *kd, const CbSortEntry *entries, uint32 *hashes,
+				int n)
+{
+	if (cb_key_prepare_hash(kd) == CB_HASH_NONE)
+		return;
+	for (int i = 0; i < n; i++)
+		hashes[i] = entries[i].first_null ? 0 :
+			cb_key_hash(kd, entries[i].first);
+}
+
 /* Looks up, or attaches, the index's descriptor, and routes the entries. */
 static void
 cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
@@ -313,6 +351,8 @@ cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 	pub->router = cb_route_get(pub->kd, pub->desc);
 	if (pub->router != NULL)
 		cb_publish_route(pub->kd, pub->router, entries, route, n);
+	else if (!cb_desc_belongs_to(pub->desc, pub->kd->rel))
+		pub->desc = NULL;		/* of an earlier build, and not to be removed */
 }
 
 static void
@@ -332,12 +372,14 @@ cb_publish_set_length(CbPublish *pub)
 }
 
 int
-cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 				  CbPublishResult *result)
 {
 	CbPublish	pub = {.kd = kd, .result = result};
-	uint16		few[32];
-	uint16	   *route = few;
+	uint16		few_routes[CB_PUBLISH_FEW];
+	uint32		few_hashes[CB_PUBLISH_FEW];
+	uint16	   *route = few_routes;
+	uint32	   *hashes = few_hashes;
 	int			done = 0;
 
 	memset(result, 0, sizeof(CbPublishResult));
@@ -347,8 +389,12 @@ cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 								 &result->journal_length);
 
 	pub.now = GetCurrentTimestamp();
-	if (n > lengthof(few))
+	if (n > CB_PUBLISH_FEW)
+	{
 		route = palloc(n * sizeof(uint16));
+		hashes = palloc(n * sizeof(uint32));
+	}
+	cb_publish_hash(kd, entries, hashes, n);
 	while (done < n && !result->no_room)
 	{
 		CbSlotMark	mark = cb_slot_mark();
@@ -361,6 +407,7 @@ cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		{
 			pub.entries = entries + done;
 			pub.route = route + done;
+			pub.hashes = hashes + done;
 			done += cb_journal_append(kd->rel, pub.entries, n - done,
 									  &cb_publish_sink, &pub,
 									  &result->journal_length);
@@ -371,7 +418,10 @@ cb_bucket_publish(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		cb_slot_release_to(mark);
 		CHECK_FOR_INTERRUPTS();
 	}
-	if (route != few)
+	if (n > CB_PUBLISH_FEW)
+	{
 		pfree(route);
+		pfree(hashes);
+	}
 	return done;
 }

@@ -10,8 +10,9 @@
  * Chunks are sorted when they are read, not when they are written: a reader
  * that meets a long unsorted tail sorts a copy of the order, and installs it
  * if nobody else can be reading the chunk's order: it holds the bucket's lock
- * exclusively, the chunk is in this list only, its holders are this list and
- * this reader's pin, and nobody owns it.
+ * exclusively, its holders are its lists and this reader's pin, nobody owns
+ * it; and if other buckets list it, the descriptor's lock is held exclusively,
+ * too.
  *
  *-------------------------------------------------------------------------
  */
@@ -86,6 +87,7 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 {
 	view->mark = cb_slot_mark();
 	view->attach_id = 0;
+	view->has_hash = false;
 	view->nchunks = 0;
 	view->lo = view->hi = NULL;
 	view->desc = cb_desc_find(kd->rel);
@@ -119,19 +121,24 @@ cb_view_compare(const void *a, const void *b, void *arg)
 	return cb_key_compare(arg, (IndexTuple) a, (IndexTuple) b);
 }
 
-/* Makes the order the chunk's own, if nobody else can be reading that. */
+/*
+ * Makes the order the chunk's own, if nobody else can be reading that.  The
+ * bucket's lock keeps new readers and owners out if it is the only one that
+ * lists the chunk, else the descriptor's does.
+ */
 static bool
 cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 					  const uint16 *order, uint32 n)
 {
+	bool		shared = chunk->nlists > 1;
 	bool		installed = false;
 
-	LWLockAcquire(&view->desc->lock, LW_SHARED);
+	LWLockAcquire(&view->desc->lock, shared ? LW_EXCLUSIVE : LW_SHARED);
 	LWLockAcquire(&view->bucket->lock, LW_EXCLUSIVE);
-	if (chunk->nlists == 1 &&
-		cb_load_acquire(&chunk->chunk.holders) == 2 &&
+	if ((shared || chunk->nlists == 1) &&
+		cb_load_acquire(&chunk->chunk.holders) == chunk->nlists + 1 &&
 		cb_load_acquire(&chunk->chunk.owner) == 0 &&
-		chunk->bucket == view->bucket->number)
+		view->desc->attach_id == view->attach_id)
 	{
 		cb_chunk_install_order(&chunk->chunk, order, n);
 		installed = true;
@@ -185,7 +192,7 @@ cb_view_search_order(const CbChunk *chunk, const uint16 *order, uint32 n,
 	{
 		uint32		mid = low + (n - low) / 2;
 
-		if (cb_view_probe(cb_chunk_entry(chunk, order[mid]), probe) < 0)
+		if (cb_view_probe(cb_chunk_at(chunk, order[mid]), probe) < 0)
 			low = mid + 1;
 		else
 			n = mid;
@@ -204,15 +211,15 @@ cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbCut *lo,
 /* Puts an entry of the tail into its place among the n of the range. */
 static void
 cb_view_insert(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order, int n,
-			   uint16 number)
+			   uint16 place)
 {
-	IndexTuple	itup = (IndexTuple) cb_chunk_entry(chunk, number);
+	IndexTuple	itup = (IndexTuple) cb_chunk_at(chunk, place);
 	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
 	CbViewProbe probe = {.kd = kd, .cut = &cut};
 	uint32		at = cb_view_search_order(chunk, order, n, &probe);
 
 	memmove(&order[at + 1], &order[at], (n - at) * sizeof(uint16));
-	order[at] = number;
+	order[at] = place;
 }
 
 /* The range of a chunk with a short tail. */
@@ -223,8 +230,10 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 {
 	CbViewProbe low = {.kd = kd, .cut = lo};
 	CbViewProbe high = {.kd = kd, .cut = hi};
-	uint32		from = cb_chunk_search(chunk, 0, nsorted, cb_view_probe, &low);
-	uint32		to = cb_chunk_search(chunk, from, nsorted, cb_view_probe, &high);
+	uint32		from = cb_chunk_search(chunk, 0, nsorted, false,
+										   cb_view_probe, &low);
+	uint32		to = cb_chunk_search(chunk, from, nsorted, true,
+										 cb_view_probe, &high);
 	uint16	   *order = NULL;
 	int			n = to - from;
 
@@ -240,7 +249,7 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 			continue;
 		if (order == NULL)
 			order = palloc((count - nsorted) * sizeof(uint16));
-		cb_view_insert(kd, chunk, order, n++, i);
+		cb_view_insert(kd, chunk, order, n++, cb_chunk_item(chunk, i)->place);
 	}
 	*result = order;
 	return n;
@@ -253,6 +262,10 @@ cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
 	uint32		count = view->chunks[i].count;
 
+	if (view->has_hash &&
+		!cb_filter_may_hold(view->chunks[i].chunk->filter,
+							cb_pool->filter_lines, view->hash))
+		return 0;
 	if (count - view->chunks[i].nsorted > CB_VIEW_TAIL_MAX)
 	{
 		uint16	   *all = cb_view_sort(kd, view, i);

@@ -108,15 +108,15 @@ cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len)
 	cb_store_release(&chunk->count, i + 1);
 }
 
-/* Does entry number a come after number b? */
+/* Does the entry at place a come after that at b? */
 static inline bool
 cb_chunk_after(const CbChunkSort *s, uint16_t a, uint16_t b)
 {
-	return s->compare(cb_chunk_entry(s->chunk, a),
-					  cb_chunk_entry(s->chunk, b), s->arg) > 0;
+	return s->compare(cb_chunk_at(s->chunk, a), cb_chunk_at(s->chunk, b),
+					  s->arg) > 0;
 }
 
-/* The number of the entry of this rank of the run. */
+/* The place of the entry of this rank of the run. */
 static inline uint16_t
 cb_chunk_ranked(const CbChunkSort *s, uint32_t rank)
 {
@@ -124,27 +124,27 @@ cb_chunk_ranked(const CbChunkSort *s, uint32_t rank)
 }
 
 /*
- * Length of the sorted run at the start of numbers.  Publications come sorted,
+ * Length of the sorted run at the start of places.  Publications come sorted,
  * so there are such.
  */
 static uint32_t
-cb_chunk_find_run(const CbChunkSort *s, const uint16_t *numbers, uint32_t n)
+cb_chunk_find_run(const CbChunkSort *s, const uint16_t *places, uint32_t n)
 {
 	uint32_t	len = 1;
 
-	while (len < n && !cb_chunk_after(s, numbers[len - 1], numbers[len]))
+	while (len < n && !cb_chunk_after(s, places[len - 1], places[len]))
 		len++;
 	return len;
 }
 
-/* Inserts numbers[sorted .. n) into the sorted ones before them; stable. */
+/* Inserts places[sorted .. n) into the sorted ones before them; stable. */
 static void
-cb_chunk_insert(const CbChunkSort *s, uint16_t *numbers, uint32_t sorted,
+cb_chunk_insert(const CbChunkSort *s, uint16_t *places, uint32_t sorted,
 				uint32_t n)
 {
 	for (uint32_t i = sorted; i < n; i++)
 	{
-		uint16_t	number = numbers[i];
+		uint16_t	place = places[i];
 		uint32_t	low = 0;
 		uint32_t	high = i;
 
@@ -152,19 +152,19 @@ cb_chunk_insert(const CbChunkSort *s, uint16_t *numbers, uint32_t sorted,
 		{
 			uint32_t	mid = (low + high) / 2;
 
-			if (!cb_chunk_after(s, numbers[mid], number))
+			if (!cb_chunk_after(s, places[mid], place))
 				low = mid + 1;
 			else
 				high = mid;
 		}
-		memmove(numbers + low + 1, numbers + low, (i - low) * sizeof(uint16_t));
-		numbers[low] = number;
+		memmove(places + low + 1, places + low, (i - low) * sizeof(uint16_t));
+		places[low] = place;
 	}
 }
 
-/* Merges numbers[0 .. left) with numbers[left .. n); stable. */
+/* Merges places[0 .. left) with places[left .. n); stable. */
 static void
-cb_chunk_merge(const CbChunkSort *s, uint16_t *numbers, uint32_t left,
+cb_chunk_merge(const CbChunkSort *s, uint16_t *places, uint32_t left,
 			   uint32_t n)
 {
 	uint32_t	i = 0;
@@ -172,29 +172,29 @@ cb_chunk_merge(const CbChunkSort *s, uint16_t *numbers, uint32_t left,
 	uint32_t	k = 0;
 
 	/* nothing to do if they are in order */
-	if (!cb_chunk_after(s, numbers[left - 1], numbers[left]))
+	if (!cb_chunk_after(s, places[left - 1], places[left]))
 		return;
 
-	memcpy(s->scratch, numbers, left * sizeof(uint16_t));
+	memcpy(s->scratch, places, left * sizeof(uint16_t));
 	while (i < left && j < n)
 	{
-		if (!cb_chunk_after(s, s->scratch[i], numbers[j]))
-			numbers[k++] = s->scratch[i++];
+		if (!cb_chunk_after(s, s->scratch[i], places[j]))
+			places[k++] = s->scratch[i++];
 		else
-			numbers[k++] = numbers[j++];
+			places[k++] = places[j++];
 	}
-	memcpy(numbers + k, s->scratch + i, (left - i) * sizeof(uint16_t));
+	memcpy(places + k, s->scratch + i, (left - i) * sizeof(uint16_t));
 }
 
 /* Merges the last two runs into one. */
 static void
-cb_chunk_pop_run(const CbChunkSort *s, uint16_t *numbers, CbChunkRun *runs,
+cb_chunk_pop_run(const CbChunkSort *s, uint16_t *places, CbChunkRun *runs,
 				 int *nruns)
 {
 	CbChunkRun *a = &runs[*nruns - 2];
 	CbChunkRun *b = &runs[*nruns - 1];
 
-	cb_chunk_merge(s, numbers + a->start, a->len, a->len + b->len);
+	cb_chunk_merge(s, places + a->start, a->len, a->len + b->len);
 	a->len += b->len;
 	(*nruns)--;
 }
@@ -204,7 +204,7 @@ cb_chunk_pop_run(const CbChunkSort *s, uint16_t *numbers, CbChunkRun *runs,
  * the one before unless that is twice as long: so few wait at any time.
  */
 static void
-cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *numbers, uint32_t n)
+cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *places, uint32_t n)
 {
 	CbChunkRun	runs[CB_CHUNK_MAX_RUNS];
 	int			nruns = 0;
@@ -212,14 +212,14 @@ cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *numbers, uint32_t n)
 
 	while (start < n)
 	{
-		uint32_t	len = cb_chunk_find_run(s, numbers + start, n - start);
+		uint32_t	len = cb_chunk_find_run(s, places + start, n - start);
 		uint32_t	full = n - start;
 
 		if (full > CB_CHUNK_MIN_RUN)
 			full = CB_CHUNK_MIN_RUN;
 		if (len < full)
 		{
-			cb_chunk_insert(s, numbers + start, len, full);
+			cb_chunk_insert(s, places + start, len, full);
 			len = full;
 		}
 		runs[nruns].start = start;
@@ -228,27 +228,27 @@ cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *numbers, uint32_t n)
 		start += len;
 
 		while (nruns > 1 && runs[nruns - 2].len < 2 * runs[nruns - 1].len)
-			cb_chunk_pop_run(s, numbers, runs, &nruns);
+			cb_chunk_pop_run(s, places, runs, &nruns);
 		assert(nruns < CB_CHUNK_MAX_RUNS);
 	}
 	while (nruns > 1)
-		cb_chunk_pop_run(s, numbers, runs, &nruns);
+		cb_chunk_pop_run(s, places, runs, &nruns);
 }
 
 /*
- * The first rank >= from of the run whose entry comes after number: by steps
+ * The first rank >= from of the run whose entry comes after the other: by steps
  * that double, then by halving.  Equal entries of the run are older.
  */
 static uint32_t
 cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
-				uint16_t number)
+				uint16_t place)
 {
 	uint32_t	step = 1;
 	uint32_t	low = from;
 	uint32_t	high = from;
 
 	while (high < to &&
-		   !cb_chunk_after(s, cb_chunk_ranked(s, high), number))
+		   !cb_chunk_after(s, cb_chunk_ranked(s, high), place))
 	{
 		low = high + 1;
 		high += step;
@@ -260,7 +260,7 @@ cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
 	{
 		uint32_t	mid = (low + high) / 2;
 
-		if (!cb_chunk_after(s, cb_chunk_ranked(s, mid), number))
+		if (!cb_chunk_after(s, cb_chunk_ranked(s, mid), place))
 			low = mid + 1;
 		else
 			high = mid;
@@ -271,10 +271,10 @@ cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
 /* As gallop, one by one: for a run that is not much longer than the tail. */
 static uint32_t
 cb_chunk_walk(const CbChunkSort *s, uint32_t from, uint32_t to,
-			  uint16_t number)
+			  uint16_t place)
 {
 	while (from < to &&
-		   !cb_chunk_after(s, cb_chunk_ranked(s, from), number))
+		   !cb_chunk_after(s, cb_chunk_ranked(s, from), place))
 		from++;
 	return from;
 }
@@ -293,13 +293,13 @@ cb_chunk_merge_tail(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
 
 	for (uint32_t j = nsorted; j < n; j++)
 	{
-		uint16_t	number = order[j];
-		uint32_t	until = far ? cb_chunk_gallop(s, i, nsorted, number) :
-			cb_chunk_walk(s, i, nsorted, number);
+		uint16_t	place = order[j];
+		uint32_t	until = far ? cb_chunk_gallop(s, i, nsorted, place) :
+			cb_chunk_walk(s, i, nsorted, place);
 
 		while (i < until)
 			order[k++] = cb_chunk_ranked(s, i++);
-		order[k++] = number;
+		order[k++] = place;
 	}
 	while (i < nsorted)
 		order[k++] = cb_chunk_ranked(s, i++);
@@ -316,7 +316,7 @@ cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 	assert(nsorted <= n && n <= cb_chunk_count(chunk));
 
 	for (uint32_t i = nsorted; i < n; i++)
-		order[i] = (uint16_t) i;
+		order[i] = cb_chunk_item(chunk, i)->place;
 	cb_chunk_sort_tail(&s, order + nsorted, n - nsorted);
 	cb_chunk_merge_tail(&s, order, nsorted, n);
 }
@@ -332,17 +332,32 @@ cb_chunk_install_order(CbChunk *chunk, const uint16_t *order, uint32_t n)
 	cb_store_release(&chunk->nsorted, n);
 }
 
+/* Does the entry of this rank of the run lie left of the cut? */
+static inline bool
+cb_chunk_is_left(const CbChunk *chunk, uint32_t rank, cb_chunk_probe probe,
+				 void *arg)
+{
+	return probe(cb_chunk_at(chunk, cb_chunk_item(chunk, rank)->order),
+				 arg) < 0;
+}
+
 /* The caller holds the chunk; the probe may longjmp. */
 uint32_t
-cb_chunk_search(const CbChunk *chunk, uint32_t from, uint32_t to,
+cb_chunk_search(const CbChunk *chunk, uint32_t from, uint32_t to, bool near,
 				cb_chunk_probe probe, void *arg)
 {
+	for (uint32_t step = 1; near && from + step <= to; step *= 2)
+	{
+		if (!cb_chunk_is_left(chunk, from + step - 1, probe, arg))
+			to = from + step - 1;
+		else
+			from += step;
+	}
 	while (from < to)
 	{
 		uint32_t	mid = (from + to) / 2;
 
-		if (probe(cb_chunk_entry(chunk, cb_chunk_item(chunk, mid)->order),
-				  arg) < 0)
+		if (cb_chunk_is_left(chunk, mid, probe, arg))
 			from = mid + 1;
 		else
 			to = mid;

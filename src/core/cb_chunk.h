@@ -8,8 +8,8 @@
  * Entries are only ever appended, and never change or move (immutable below
  * the count), so whoever has the chunk pinned reads them without a lock.
  *
- * The first nsorted entries are a sorted run: item r's "order" is the number
- * of the entry of rank r.  The others are the unsorted tail.
+ * The first nsorted entries are a sorted run: item r's "order" is the place of
+ * the entry of rank r.  The others are the unsorted tail.
  *
  * Concurrency:
  *	append			one writer at a time (the caller's lock); publishes with a
@@ -43,7 +43,7 @@ typedef enum CbChunkState
 typedef struct CbItem
 {
 	uint16_t	place;			/* of the entry, in units of 8 bytes */
-	uint16_t	order;			/* number of the entry of this rank */
+	uint16_t	order;			/* place of the entry of this rank */
 } CbItem;
 
 typedef struct CbChunk
@@ -75,10 +75,18 @@ cb_chunk_item(const CbChunk *chunk, uint32_t i)
 	return (CbItem *) (chunk->data + chunk->size) - 1 - i;
 }
 
+/* the entry at a place */
+static inline const void *
+cb_chunk_at(const CbChunk *chunk, uint16_t place)
+{
+	return chunk->data + (size_t) place * 8;
+}
+
+/* entry number i, as they were appended */
 static inline const void *
 cb_chunk_entry(const CbChunk *chunk, uint32_t i)
 {
-	return chunk->data + (size_t) cb_chunk_item(chunk, i)->place * 8;
+	return cb_chunk_at(chunk, cb_chunk_item(chunk, i)->place);
 }
 
 static inline uint32_t
@@ -110,9 +118,9 @@ extern void cb_chunk_open(CbChunk *chunk);
 extern void cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len);
 
 /*
- * Computes the sorted order of the first n entries (n >= nsorted) into order:
- * merges the sorted run with the tail.  Touches no shared state; scratch has
- * room for n numbers.  The comparison may longjmp.
+ * Computes the sorted order of the first n entries (n >= nsorted), their
+ * places, into order: merges the sorted run with the tail.  Touches no shared
+ * state; scratch has room for n places.  The comparison may longjmp.
  */
 extern void cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 						  uint16_t *scratch, cb_chunk_compare compare,
@@ -124,10 +132,11 @@ extern void cb_chunk_install_order(CbChunk *chunk, const uint16_t *order,
 
 /*
  * How many of ranks [from, to) of the sorted run lie left of the cut, plus
- * from.
+ * from.  near: it is expected to lie not far from "from".
  */
 extern uint32_t cb_chunk_search(const CbChunk *chunk, uint32_t from,
-								uint32_t to, cb_chunk_probe probe, void *arg);
+								uint32_t to, bool near, cb_chunk_probe probe,
+								void *arg);
 
 /* The one place where states change: asserts that the edge is legal. */
 extern void cb_chunk_set_state(CbChunk *chunk, CbChunkState to);

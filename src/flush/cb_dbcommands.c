@@ -11,7 +11,8 @@
  * command is run all the same, and judges for itself.
  *
  * After DROP and SET TABLESPACE no index of the database is where it was: its
- * descriptors are removed.
+ * descriptors are removed, or one would be taken for valid when a file of the
+ * same name comes back.
  *
  *-------------------------------------------------------------------------
  */
@@ -254,7 +255,7 @@ cb_dbcommands_process_utility(PlannedStmt *stmt, const char *query,
 {
 	CbDatabaseCommand command = {InvalidOid, false};
 
-	if (cb_workers != NULL && context == PROCESS_UTILITY_TOPLEVEL)
+	if (cb_pool != NULL && context == PROCESS_UTILITY_TOPLEVEL)
 		command = cb_dbcommands_classify(stmt->utilityStmt);
 	if (!OidIsValid(command.dboid))
 	{
@@ -265,20 +266,18 @@ cb_dbcommands_process_utility(PlannedStmt *stmt, const char *query,
 
 	PG_TRY();
 	{
-		cb_dbcommands_mark(command.dboid);
+		if (cb_workers != NULL)
+			cb_dbcommands_mark(command.dboid);
 		if (cb_suspended_place >= 0)
 			cb_dbcommands_wait(cb_suspended_place);
 		cb_dbcommands_go_on(stmt, query, read_only_tree, context, params, env,
 							dest, qc);
-		if (command.moves)
-		{
-			cb_desc_forget_database(command.dboid);
-			if (cb_suspended_place >= 0)
-				cb_queue_discard(cb_suspended_place);
-		}
 	}
 	PG_FINALLY();
 	{
+		/* it may have moved, and failed afterwards */
+		if (command.moves)
+			cb_desc_forget_database(command.dboid);
 		cb_dbcommands_resume();
 	}
 	PG_END_TRY();

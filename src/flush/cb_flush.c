@@ -18,7 +18,7 @@
 #include "access/xlog.h"
 #include "base/cb_base.h"
 #include "flush/cb_flush.h"
-#include "flush/cb_queue.h"
+#include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -58,6 +58,7 @@ cb_flush_count(const CbFlush *flush)
 	cb_stat_add(rel, CB_STAT_DESCENTS, flush->stats.descents);
 	cb_stat_add(rel, CB_STAT_APPLIED, flush->stats.entries);
 	cb_stat_add(rel, CB_STAT_SPLITS, flush->stats.splits);
+	cb_worker_count_entries(flush->n);
 }
 
 /* ---------- one bucket ---------- */
@@ -112,10 +113,10 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 {
 	cb_key_init(&flush->kd, flush->rel);
 	cb_flush_collect(flush);
-	CB_TEST_POINT("flush-sealed");
 #ifdef CB_MUTATE_I1_RETIRE_FIRST
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
 #endif
+	CB_TEST_POINT("flush-sealed");
 	cb_key_sort(&flush->kd, flush->entries, flush->n);
 	cb_tree_apply(&flush->kd, flush->entries, flush->n, &flush->stats);
 	CB_TEST_POINT("flush-applied");
@@ -184,14 +185,14 @@ cb_flush_truncate_locked(Relation rel, CbDesc *desc, uint64 attach_id)
 	cb_desc_note_tail(desc, attach_id, positions.min);
 }
 
-/* The same if it pays, and nobody else is at it. */
+/* The same if it frees at least min bytes, and nobody else is at it. */
 static void
-cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id)
+cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id, uint64 min)
 {
 	CbBucketPositions positions;
 
 	if (!cb_bucket_positions(desc, attach_id, &positions) ||
-		positions.min < cb_load_relaxed(&desc->tail) + CB_FLUSH_TRUNCATE_MIN)
+		positions.min < cb_load_relaxed(&desc->tail) + min)
 		return;
 	if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return;
@@ -209,7 +210,8 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 		cb_flush_chunks(rel, desc, attach_id, bucket, CB_BUCKET_MAX_CHUNKS,
 						cause) <= 0)
 		return false;
-	cb_flush_truncate(rel, desc, attach_id);
+	cb_flush_truncate(rel, desc, attach_id,
+					  cause == CB_FLUSH_DELAY ? 1 : CB_FLUSH_TRUNCATE_MIN);
 	return true;
 }
 
@@ -286,6 +288,9 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 #ifdef CB_MUTATE_U18_SWEEPWAIT
 	wait = false;
 #endif
+	/* a comparison function of a flush that is under way waited for itself */
+	if (cb_slot_mark().nowned > 0)
+		cb_report_reentry(rel);
 	for (;;)
 	{
 		CbDesc	   *desc;

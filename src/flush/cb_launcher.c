@@ -481,9 +481,11 @@ cb_flush_init(void)
 {
 	BackgroundWorker entry = {0};
 
-	if (IsBinaryUpgrade || cb_max_workers == 0 || cb_pool_size_bytes() == 0)
+	if (cb_pool_size_bytes() == 0)
 		return;
 	cb_dbcommands_init();
+	if (IsBinaryUpgrade || cb_max_workers == 0)
+		return;
 
 	strlcpy(entry.bgw_name, "cache_batch launcher", BGW_MAXLEN);
 	strlcpy(entry.bgw_type, "cache_batch launcher", BGW_MAXLEN);

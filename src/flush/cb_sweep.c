@@ -66,6 +66,18 @@ cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 	MemoryContextDelete(cxt);
 }
 
+/* At this backend's first use: is the attachment of this file (U22)? */
+static void
+cb_sweep_check(Relation rel, CbDesc *desc)
+{
+	CbSlotMark	mark = cb_slot_mark();
+	CbKeyDesc	kd;
+
+	cb_key_init(&kd, rel);
+	(void) cb_route_get(&kd, desc);
+	cb_slot_release_to(mark);
+}
+
 /*
  * How far a sweep may go: to where the buckets' entries begin, if the index
  * has any.  Under the sweep lock no other attachment can come.
@@ -76,10 +88,9 @@ cb_sweep_limit(Relation rel, CbDesc **desc, uint64 *attach_id)
 	CbPos		from;
 
 	*desc = cb_desc_find(rel);
+	if (*desc)
+		cb_sweep_check(rel, *desc);
 	*attach_id = *desc ? cb_desc_attachment(*desc, rel, &from) : 0;
-#ifdef CB_MUTATE_I4_SWEEPLIMIT
-	from = CB_POS_MAX;
-#endif
 	return *attach_id != 0 ? from : CB_POS_MAX;
 }
 

@@ -155,19 +155,22 @@ cb_worker_configure(void)
 						PGC_S_OVERRIDE);
 }
 
+/* Once it has said that it gives way, another worker counts on it. */
 static bool
 cb_worker_gives_way(void)
 {
+	static bool gives_way = false;
 	uint32		wanted = 1;
 
-	if (likely(pg_atomic_read_u32(&cb_workers->wanted) == 0))
-		return false;
+	if (likely(pg_atomic_read_u32(&cb_workers->wanted) == 0) || gives_way)
+		return gives_way;
 	if (pg_atomic_read_u32(&cb_worker_database->nworkers) == 1 &&
 		!cb_queue_is_empty(cb_worker->place) &&
 		!TimestampDifferenceExceeds(cb_worker->started_at,
 									GetCurrentTimestamp(), CB_WORKER_TURN_MS))
 		return false;
-	return pg_atomic_compare_exchange_u32(&cb_workers->wanted, &wanted, 0);
+	gives_way = pg_atomic_compare_exchange_u32(&cb_workers->wanted, &wanted, 0);
+	return gives_way;
 }
 
 static bool

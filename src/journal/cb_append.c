@@ -272,15 +272,21 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 							 CbPosSeq(meta.journal_tail));
 }
 
-/* Lock what was pinned; false: the journal has gone on since. */
+/*
+ * Lock what was pinned; false: the journal has gone on since.  A page that is
+ * only remembered may be something else by now: don't wait for its lock.
+ */
 static bool
-cb_append_lock_lane(Relation rel, CbLane *lane)
+cb_append_lock_lane(Relation rel, bool hint, CbLane *lane)
 {
 	Buffer		buf = BufferIsValid(lane->last) ? lane->last : lane->meta;
 	Page		page = BufferGetPage(buf);
 	bool		is_last;
 
-	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	if (!hint)
+		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	else if (!ConditionalLockBuffer(buf))
+		return false;
 	if (BufferIsValid(lane->last))
 		is_last = cb_append_is_page(page, lane->seq) &&
 			CbPageGetOpaque(page)->next == InvalidBlockNumber;
@@ -333,7 +339,7 @@ cb_append_take_lane(Relation rel, CbLane *lane, const CbAppendSink *sink,
 			cb_append_unpin_lane(lane);
 			return false;
 		}
-		if (cb_append_lock_lane(rel, lane))
+		if (cb_append_lock_lane(rel, hint, lane))
 			return true;
 		if (sink)
 			sink->unlock(arg);

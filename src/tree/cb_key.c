@@ -27,6 +27,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 	kd->tupdesc = RelationGetDescr(rel);
 	kd->nkeyatts = IndexRelationGetNumberOfKeyAttributes(rel);
 	kd->abbrev.kind = CB_ABBREV_UNKNOWN;
+	kd->hash = CB_HASH_NONE;
 	memset(kd->ssup, 0, sizeof(SortSupportData) * kd->nkeyatts);
 
 	for (int i = 0; i < kd->nkeyatts; i++)

@@ -45,12 +45,21 @@ typedef struct CbAbbrev
 	SortSupport ssup;			/* the operator class's, for its converter */
 } CbAbbrev;
 
+typedef enum CbHashKind
+{
+	CB_HASH_NONE,				/* equality does not allow it, or not prepared */
+	CB_HASH_ABBREV,				/* of the exact abbreviation */
+	CB_HASH_UUID,
+	CB_HASH_BYTES				/* of a varlena's bytes */
+} CbHashKind;
+
 typedef struct CbKeyDesc
 {
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
 	CbAbbrev	abbrev;
+	CbHashKind	hash;
 	SortSupportData ssup[INDEX_MAX_KEYS];
 } CbKeyDesc;
 
@@ -97,6 +106,11 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 
 extern void cb_key_init(CbKeyDesc *kd, Relation rel);
 extern CbAbbrevKind cb_key_prepare_abbrev(CbKeyDesc *kd);
+extern bool cb_key_prepare_exact(CbKeyDesc *kd);
+
+/* cb_key_hash.c */
+extern CbHashKind cb_key_prepare_hash(CbKeyDesc *kd);
+extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);
 extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
 							   IndexTuple itup);

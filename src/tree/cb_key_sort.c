@@ -158,6 +158,22 @@ cb_key_find_prefix(CbKeyDesc *kd)
 }
 
 /*
+ * Has the first column exact abbreviations?  Cheaper than cb_key_prepare_abbrev()
+ * where it has not.
+ */
+bool
+cb_key_prepare_exact(CbKeyDesc *kd)
+{
+	if (kd->abbrev.kind == CB_ABBREV_UNKNOWN && cb_key_find_exact(kd))
+	{
+		kd->abbrev.ssup = NULL;
+		kd->abbrev.flip = kd->ssup[0].ssup_reverse ? PG_UINT64_MAX : 0;
+		kd->abbrev.kind = CB_ABBREV_EXACT;
+	}
+	return kd->abbrev.kind == CB_ABBREV_EXACT;
+}
+
+/*
  * Find out, once a description, whether the first column has abbreviations.
  * What this allocates goes to the memory context of cb_key_init().
  */
@@ -169,11 +185,10 @@ cb_key_prepare_abbrev(CbKeyDesc *kd)
 	if (abbrev->kind != CB_ABBREV_UNKNOWN)
 		return abbrev->kind;
 
-	abbrev->ssup = NULL;
+	if (cb_key_prepare_exact(kd))
+		return CB_ABBREV_EXACT;
 	abbrev->flip = kd->ssup[0].ssup_reverse ? PG_UINT64_MAX : 0;
-	if (cb_key_find_exact(kd))
-		abbrev->kind = CB_ABBREV_EXACT;
-	else if (cb_key_find_prefix(kd))
+	if (cb_key_find_prefix(kd))
 		abbrev->kind = CB_ABBREV_PREFIX;
 	else
 		abbrev->kind = CB_ABBREV_NONE;

@@ -52,6 +52,7 @@ typedef struct CbRelCache
 	uint8		build_id[CB_BUILD_ID_LEN];
 	uint64		desc_gen;		/* the bucket layer's: when it looked, ... */
 	struct CbDesc *desc;		/* ... and what it found */
+	int64		attach_at;		/* when it tried to attach, if in vain */
 } CbRelCache;
 
 /* what an apply did, for the statistics */

@@ -119,6 +119,7 @@ cb_suite_regress()
 		--bindir="$("$2" --bindir)" --inputdir="$3" --outputdir="$out" \
 		--temp-instance="$out/instance" --encoding=UTF8 \
 		--temp-config="$3/test/cache_batch.conf" \
+		--temp-config="$3/test/no_workers.conf" \
 		--dbname=contrib_regression \
 		$(cb_load_option "${inputs[@]}") \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
@@ -147,6 +148,7 @@ cb_suite_isolation()
 		--bindir="$("$2" --bindir)" --inputdir="$dir" --outputdir="$out" \
 		--temp-instance="$out/instance" --encoding=UTF8 \
 		--temp-config="$3/test/cache_batch.conf" \
+		--temp-config="$3/test/no_workers.conf" \
 		--dbname=isolation_regression \
 		$(cb_load_option "$dir"/specs/*.spec) \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?

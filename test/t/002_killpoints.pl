@@ -1,5 +1,6 @@
-# A backend is killed at every test point of publish, sweep, split, truncate,
-# build and VACUUM; after recovery the index is whole, and stays so in use.
+# A process is killed at every test point of publication, flush, sweep, split,
+# truncation, build and VACUUM; after recovery the index is whole, and stays so
+# in use.
 use strict;
 use warnings;
 
@@ -10,9 +11,6 @@ use Test::More;
 my $node = new_node('killpoints', conf => "cache_batch.stage_size = 8\n");
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
 
-my $srcdir = $ENV{CB_SRCDIR} || '..';
-my $sources = join '', map { slurp_file($_) } glob("$srcdir/src/*/*.c");
-
 my $sparse = q(INSERT INTO kp SELECT i, hashint4(i) % 1000000, md5(i::text) FROM generate_series(100001, 100040) i);
 my $many = join ';', map {
 	my $low = 110000 + $_ * 100;
@@ -22,53 +20,111 @@ my $flush = "$many; SELECT cache_batch_flush('kp_k'); SELECT cache_batch_flush('
 my $dense = q(INSERT INTO kp SELECT i, 2000000 + i, lpad(i::text, 100, 'z') FROM generate_series(200000, 206000) i);
 my $vacuum = "$sparse; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON) kp";
 
-# point => [statement, hits to let pass ...]
-my %scenario = (
-	'publish-start' => [ $sparse, 1, 2 ],
-	'publish-sorted' => [ $sparse, 1, 2 ],
-	'publish-appended' => [ $sparse, 1, 2 ],
-	'publish-done' => [ $sparse, 1, 2 ],
-	'precommit-published' => [ "BEGIN; $sparse; COMMIT", 1 ],
-	'abort-drop' => [ 'BEGIN; INSERT INTO kp SELECT 1, i, 1 / (i - 50) FROM generate_series(1, 100) i; ROLLBACK', 1 ],
-	'stage-insert' => [ $sparse, 1, 17 ],
-	'journal-append-before' => [ $many, 1, 5 ],
-	'journal-append-after' => [ $many, 1, 5 ],
-	'journal-newpage' => [ $many, 1, 3 ],
-	'sweep-start' => [ $flush, 1, 2 ],
-	'sweep-read' => [ $flush, 1, 2 ],
-	'sweep-applied' => [ $flush, 1, 2 ],
-	'sweep-truncate' => [ $flush, 1, 2 ],
-	'sweep-truncated' => [ $flush, 1, 2 ],
-	'apply-leaf' => [ $flush, 1, 7, 31 ],
-	'split-before' => [ $dense, 1, 2, 5 ],
-	'split-after' => [ $dense, 1, 2, 5 ],
-	'split-parent' => [ $dense, 1, 2, 5 ],
-	'newroot' => [ "TRUNCATE kp; $dense", 1, 2 ],
-	'vacuum-drained' => [ $vacuum, 1, 2 ],
-	'vacuum-leaf' => [ $vacuum, 1, 4 ],
-	'load-page' => [ 'REINDEX TABLE kp', 1, 9 ]);
+# the same without buckets, and with entries from before there were any
+my $unbucketed = 'SET cache_batch.test_buckets = off; REINDEX TABLE kp';
+my $swept = "$unbucketed; $flush";
+my $attached = "$unbucketed; $many; RESET cache_batch.test_buckets; $flush";
 
-foreach my $point (sort keys %scenario)
+# [point, statement, hits to let pass ...]
+my @scenarios = (
+	[ 'publish-start', $sparse, 1, 2 ],
+	[ 'publish-sorted', $sparse, 1, 2 ],
+	[ 'publish-routed', $sparse, 1, 2 ],
+	[ 'publish-fill', $many, 1, 5 ],
+	[ 'publish-appended', $sparse, 1, 2 ],
+	[ 'publish-done', $sparse, 1, 2 ],
+	[ 'precommit-published', "BEGIN; $sparse; COMMIT", 1 ],
+	[ 'abort-drop', 'BEGIN; INSERT INTO kp SELECT 1, i, 1 / (i - 50) FROM generate_series(1, 100) i; ROLLBACK', 1 ],
+	[ 'stage-insert', $sparse, 1, 17 ],
+	[ 'journal-append-before', $many, 1, 5 ],
+	[ 'journal-append-after', $many, 1, 5 ],
+	[ 'journal-newpage', $many, 1, 3 ],
+	[ 'attach-before', $attached, 1, 2 ],
+	[ 'attach-done', $attached, 1, 2 ],
+	[ 'flush-sealed', $flush, 1, 2, 7 ],
+	[ 'flush-applied', $flush, 1, 2, 7 ],
+	[ 'flush-retired', $flush, 1, 2, 7 ],
+	[ 'drain-flushed', $flush, 1, 2 ],
+	[ 'flush-truncate', $flush, 1, 2 ],
+	[ 'apply-leaf', $flush, 1, 7, 21 ],
+	[ 'apply-leaf', $swept, 1, 31 ],
+	[ 'sweep-start', $attached, 1, 2 ],
+	[ 'sweep-read', $attached, 1, 2 ],
+	[ 'sweep-applied', $swept, 1, 2 ],
+	[ 'sweep-applied', $attached, 1, 2 ],
+	[ 'sweep-truncated', $swept, 1, 2 ],
+	[ 'sweep-truncated', $flush, 1, 2 ],
+	[ 'split-before', $dense, 1, 2, 5 ],
+	[ 'split-after', $dense, 1, 2, 5 ],
+	[ 'split-parent', $dense, 1, 2, 5 ],
+	[ 'newroot', "TRUNCATE kp; $dense", 1, 2 ],
+	[ 'vacuum-drained', $vacuum, 1, 2 ],
+	[ 'vacuum-leaf', $vacuum, 1, 4 ],
+	[ 'load-page', 'REINDEX TABLE kp', 1, 9 ]);
+
+sub make_table
 {
-	my ($sql, @hits) = @{ $scenario{$point} };
+	$node->safe_psql('postgres', q(
+		DROP TABLE IF EXISTS kp;
+		CREATE TABLE kp (id int, k int, s text);
+		CREATE INDEX kp_k ON kp USING cachebatch (k);
+		CREATE INDEX kp_s ON kp USING cachebatch (s) WITH (fillfactor = 100);
+		INSERT INTO kp SELECT i, hashint4(i) % 1000000, md5(i::text) FROM generate_series(1, 4000) i));
+	return;
+}
 
-  SKIP:
+# The indexes are what they should be, and go on being so.
+sub whole
+{
+	my ($what) = @_;
+
+	sound($node, 'kp', [qw(k s)], "$what: whole after recovery");
+	$node->safe_psql('postgres', "$many; $dense; DELETE FROM kp WHERE id % 7 = 0; VACUUM kp");
+	sound($node, 'kp', [qw(k s)], "$what: whole in use");
+	return;
+}
+
+foreach my $scenario (@scenarios)
+{
+	my ($point, $sql, @hits) = @$scenario;
+
+	foreach my $hit (@hits)
 	{
-		skip "no test point $point", 1 unless $sources =~ /"$point"/;
-		foreach my $hit (@hits)
-		{
-			$node->safe_psql('postgres', q(
-				DROP TABLE IF EXISTS kp;
-				CREATE TABLE kp (id int, k int, s text);
-				CREATE INDEX kp_k ON kp USING cachebatch (k);
-				CREATE INDEX kp_s ON kp USING cachebatch (s) WITH (fillfactor = 100);
-				INSERT INTO kp SELECT i, hashint4(i) % 1000000, md5(i::text) FROM generate_series(1, 4000) i));
-			ok(run_killed($node, "$point=kill:$hit", $sql), "killed at hit $hit of $point");
-			sound($node, 'kp', [qw(k s)], "$point, hit $hit: whole after recovery");
-			$node->safe_psql('postgres', "$many; $dense; DELETE FROM kp WHERE id % 7 = 0; VACUUM kp");
-			sound($node, 'kp', [qw(k s)], "$point, hit $hit: whole in use");
-		}
+		make_table();
+		ok(run_killed($node, "$point=kill:$hit", $sql), "killed at hit $hit of $point");
+		whole("$point, hit $hit");
 	}
+}
+
+# a drain waits for a session that has been flushing since it was stopped
+make_table();
+$node->safe_psql('postgres', $sparse);
+my $holder = $node->background_psql('postgres');
+my $flusher = $node->background_psql('postgres', on_error_stop => 0);
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+$flusher->query_safe(q(SET cache_batch.test_points = 'flush-sealed=wait:1'));
+$flusher->query_until(qr/^start/, "\\echo start\nSELECT cache_batch_flush('kp_k');\n");
+$node->poll_query_until('postgres',
+	q(SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted));
+ok(run_killed($node, 'drain-wait=kill:1', q(SELECT cache_batch_flush('kp_k'))),
+	'killed while waiting for another flush');
+$_->{run}->finish foreach ($holder, $flusher);
+whole('drain-wait');
+
+# workers take their settings from the file
+foreach my $point (qw(worker-start worker-flush flush-sealed flush-applied flush-truncate))
+{
+	make_table();
+	$node->append_conf('postgresql.conf',
+		"cache_batch.max_delay = 100ms\ncache_batch.test_points = '$point=kill'\n");
+	$node->reload;
+	$node->psql('postgres', "$many");
+	wait_back($node);
+	$node->append_conf('postgresql.conf',
+		"cache_batch.max_delay = 1h\ncache_batch.test_points = ''\n");
+	$node->reload;
+	$node->poll_query_until('postgres', q(SELECT current_setting('cache_batch.test_points') = ''));
+	whole("$point in a worker");
 }
 
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log');

@@ -179,6 +179,44 @@ ok($node->poll_query_until('postgres', q(SELECT count(*) > 0 FROM pg_stat_activi
 	WHERE backend_type = 'cache_batch flusher' AND datname = 'd')),
 	'a database without connections is served');
 $node->safe_psql('postgres', 'ALTER DATABASE d ALLOW_CONNECTIONS true');
+
+# a worker in the middle of a comparison that takes a minute
+$node->safe_psql('d', q(
+	CREATE TABLE mood (sleepy boolean);
+	CREATE TABLE f (k int);
+	CREATE FUNCTION f_cmp(a int, b int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+	BEGIN
+		IF EXISTS (SELECT FROM public.mood) THEN PERFORM pg_sleep(60); END IF;
+		RETURN CASE WHEN a < b THEN -1 WHEN a > b THEN 1 ELSE 0 END;
+	END $$;
+	CREATE OPERATOR CLASS f_ops FOR TYPE int USING cachebatch AS
+		OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+		FUNCTION 1 f_cmp(int, int);
+	CREATE INDEX f_k ON f USING cachebatch (k f_ops);
+	INSERT INTO f SELECT hashint4(i) FROM generate_series(1, 300) i;
+	INSERT INTO f SELECT hashint4(-i) FROM generate_series(1, 20) i;
+	INSERT INTO mood VALUES (true)));
+ok($node->poll_query_until('postgres', q(SELECT count(*) > 0 FROM pg_stat_activity
+	WHERE backend_type = 'cache_batch flusher' AND datname = 'd' AND wait_event = 'PgSleep')),
+	'a worker sleeps in a comparison');
+quickly('ALTER DATABASE d RENAME TO e', 'ALTER DATABASE RENAME with a sleeping worker');
+$node->safe_psql('e', q(DELETE FROM mood;
+	SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+	WHERE backend_type = 'cache_batch flusher' AND datname = 'e'));
+sound($node, 'f', ['k'], 'after it', 'e');
+quickly('ALTER DATABASE e RENAME TO d', 'the way back');
+
+# one that is broken, as an interrupted DROP DATABASE leaves it
+my $from = -s $node->logfile;
+insert('d', 5);
+$node->safe_psql('postgres', q(
+	UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'd'));
+sleep 4;
+my $attempts = () = slurp_file($node->logfile, $from) =~ /FATAL: .*invalid database/g;
+cmp_ok($attempts, '<=', 2, 'workers do not try for ever');
+$node->safe_psql('postgres', q(
+	UPDATE pg_database SET datconnlimit = -1 WHERE datname = 'd'));
+sound($node, 't', ['k'], 'nothing is lost by that', 'd');
 $writer = start_writer('d');
 quickly('DROP DATABASE d WITH (FORCE)', 'DROP DATABASE WITH (FORCE)');
 eval { $writer->quit };

@@ -47,9 +47,9 @@ probe_key(const void *entry, void *arg)
 }
 
 static uint32_t
-key_of(uint32_t number)
+key_of(uint16_t place)
 {
-	return ((const Entry *) cb_chunk_entry(&chunk, number))->key;
+	return ((const Entry *) cb_chunk_at(&chunk, place))->key;
 }
 
 static void
@@ -81,18 +81,20 @@ sort(uint32_t n)
 	cb_chunk_sort(&chunk, n, order, scratch, compare_keys, &seed);
 }
 
-/* order is one of the first n entries, sorted, equal ones as they came. */
+/* order is one of the first n entries' places, sorted, equal ones as they came. */
 static void
 check_order(uint32_t n)
 {
-	static bool seen[MAX_ENTRIES];
+	static bool missing[MAX_SIZE / 8];
 
-	memset(seen, 0, sizeof(seen));
+	memset(missing, 0, sizeof(missing));
+	for (uint32_t i = 0; i < n; i++)
+		missing[cb_chunk_item(&chunk, i)->place] = true;
 	for (uint32_t i = 0; i < n; i++)
 	{
-		if (!CHECK(order[i] < n) || !CHECK(!seen[order[i]]))
+		if (!CHECK(missing[order[i]]))
 			return;
-		seen[order[i]] = true;
+		missing[order[i]] = false;
 		if (i > 0)
 		{
 			uint32_t	last = key_of(order[i - 1]);
@@ -303,11 +305,14 @@ test_search(void)
 
 			while (left < n && key_of(order[left]) < cut)
 				left++;
-			CHECK(cb_chunk_search(&chunk, 0, n, probe_key, &cut) == left);
-			CHECK(cb_chunk_search(&chunk, from, n, probe_key, &cut) ==
-				  (left > from ? left : from));
-			CHECK(cb_chunk_search(&chunk, 0, from, probe_key, &cut) ==
-				  (left < from ? left : from));
+			for (int near = 0; near <= 1; near++)
+			{
+				CHECK(cb_chunk_search(&chunk, 0, n, near, probe_key, &cut) == left);
+				CHECK(cb_chunk_search(&chunk, from, n, near, probe_key, &cut) ==
+					  (left > from ? left : from));
+				CHECK(cb_chunk_search(&chunk, 0, from, near, probe_key, &cut) ==
+					  (left < from ? left : from));
+			}
 		}
 	}
 }
@@ -378,7 +383,7 @@ test_life(void)
 	cb_chunk_disown(&chunk);
 	CHECK(!cb_chunk_release(&chunk));	/* the flusher's */
 	CHECK(!cb_chunk_release(&chunk));	/* the list's */
-	CHECK(key_of(1) == 2);
+	CHECK(key_of(cb_chunk_item(&chunk, 1)->place) == 2);
 	CHECK(cb_chunk_release(&chunk));	/* the reader's */
 	cb_chunk_set_state(&chunk, CB_CHUNK_FREE);
 

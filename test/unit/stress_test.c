@@ -223,16 +223,18 @@ sort_chunk(const CbChunk *chunk, uint32_t n, uint16_t *order)
 {
 	uint16_t	scratch[MAX_ENTRIES];
 	uint64_t	sum = 0;
+	uint64_t	expected = 0;
 
 	cb_chunk_sort(chunk, n, order, scratch, compare_entries, NULL);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		sum += order[i];
+		expected += cb_chunk_item(chunk, i)->place;
 		if (i > 0)
-			CHECK(compare_entries(cb_chunk_entry(chunk, order[i - 1]),
-								  cb_chunk_entry(chunk, order[i]), NULL) < 0);
+			CHECK(compare_entries(cb_chunk_at(chunk, order[i - 1]),
+								  cb_chunk_at(chunk, order[i]), NULL) < 0);
 	}
-	CHECK(sum == (uint64_t) n * (n - 1) / 2 || n == 0);
+	CHECK(sum == expected);
 }
 
 static int
@@ -246,11 +248,11 @@ static void
 search_chunk(const CbChunk *chunk, uint64_t cut)
 {
 	uint32_t	n = cb_load_acquire(&((CbChunk *) chunk)->nsorted);
-	uint32_t	rank = cb_chunk_search(chunk, 0, n, probe_key, &cut);
+	uint32_t	rank = cb_chunk_search(chunk, 0, n, false, probe_key, &cut);
 
 	for (uint32_t i = 0; i < n; i++)
 	{
-		const Entry *entry = cb_chunk_entry(chunk, cb_chunk_item(chunk, i)->order);
+		const Entry *entry = cb_chunk_at(chunk, cb_chunk_item(chunk, i)->order);
 
 		CHECK((i < rank) == (entry->key < cut));
 	}

@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_key_hash.c
+ *	  Hashes of the first key column, where equality allows it (A10).
+ *
+ * Only for comparisons that are known to call equal what has the same hash:
+ * those with exact abbreviations, uuid, bytea, and text under a deterministic
+ * collation.  Not for numeric (1.0 and 1.00), bpchar (blanks), citext and
+ * whatever else may call equal what has different bytes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "tree/cb_key.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/uuid.h"
+
+/* Finds out how the first column is hashed; once for a CbKeyDesc. */
+CbHashKind
+cb_key_prepare_hash(CbKeyDesc *kd)
+{
+	Oid			collation = kd->rel->rd_indcollation[0];
+
+	switch (index_getprocid(kd->rel, 1, BTORDER_PROC))
+	{
+		case F_UUID_CMP:
+			kd->hash = CB_HASH_UUID;
+			break;
+		case F_BYTEACMP:
+			kd->hash = CB_HASH_BYTES;
+			break;
+		case F_BTTEXTCMP:
+			kd->hash = OidIsValid(collation) &&
+				get_collation_isdeterministic(collation) ?
+				CB_HASH_BYTES : CB_HASH_NONE;
+			break;
+		default:
+			kd->hash = cb_key_prepare_exact(kd) ? CB_HASH_ABBREV : CB_HASH_NONE;
+	}
+#ifdef CB_MUTATE_A10_HASH
+	if (kd->hash == CB_HASH_NONE && TupleDescAttr(kd->tupdesc, 0)->attlen == -1)
+		kd->hash = CB_HASH_BYTES;
+#endif
+	return kd->hash;
+}
+
+static uint32
+cb_key_hash_varlena(Datum value)
+{
+	struct varlena *original = (struct varlena *) DatumGetPointer(value);
+	struct varlena *bytes = pg_detoast_datum_packed(original);
+	uint32		hash = hash_bytes((unsigned char *) VARDATA_ANY(bytes),
+								  VARSIZE_ANY_EXHDR(bytes));
+
+	if (bytes != original)
+		pfree(bytes);
+	return hash;
+}
+
+/*
+ * The hash of a value of the first column, not NULL; cb_key_prepare_hash()
+ * has not said CB_HASH_NONE.  May raise an error (a compressed value).
+ */
+uint32
+cb_key_hash(const CbKeyDesc *kd, Datum first)
+{
+	uint64		abbrev = 0;
+
+	switch (kd->hash)
+	{
+		case CB_HASH_UUID:
+			return hash_bytes(DatumGetUUIDP(first)->data, UUID_LEN);
+		case CB_HASH_BYTES:
+			return cb_key_hash_varlena(first);
+		default:
+			(void) cb_key_abbreviate(kd, first, &abbrev);
+			return hash_bytes((unsigned char *) &abbrev, sizeof(abbrev));
+	}
+}
