@@ -32,7 +32,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "flush/cb_flush.h"
+#include "flush/cb_queue.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
@@ -77,6 +77,7 @@ typedef struct CbStage
 	Oid			indexoid;		/* hash key */
 	bool		publishing;		/* comparisons may be running */
 	bool		sweep_due;		/* journal was past its limit at commit */
+	bool		flush_due;		/* the same of buckets, and no workers */
 	dlist_node	node;			/* in cb_stage_list while there are segments */
 	char	   *data;			/* arena: entries, each MAXALIGNed */
 	Size		used;
@@ -578,7 +579,10 @@ cb_publish_after(CbPublication *pub)
 static void
 cb_publish_check_limit(CbPublication *pub)
 {
-	if (cb_flush_is_due(&pub->buckets))
+	if (cb_flush_is_due(&pub->buckets) && cb_stage_committing &&
+		!cb_queue_is_served())
+		pub->stage->flush_due = true;
+	else if (cb_flush_is_due(&pub->buckets))
 		cb_publish_guarded(pub, cb_publish_after);
 	if (pub->journal_size <= (uint64) cb_journal_limit * 1024)
 		return;
@@ -799,17 +803,28 @@ cb_stage_refuse_reentry(CbStage *stage, Relation index)
 #endif
 }
 
-/* The sweep that a commit had left to us. */
 static void
-cb_stage_sweep_due(CbStage *stage, Relation index)
+cb_publish_overdue(CbPublication *pub)
+{
+	CbStage    *stage = pub->stage;
+
+	if (stage->sweep_due)
+		cb_publish_sweep(pub);
+	if (stage->flush_due)
+		cb_flush_overdue(pub->rel);
+	stage->sweep_due = stage->flush_due = false;
+}
+
+/* What a commit had left to us. */
+static void
+cb_stage_do_due(CbStage *stage, Relation index)
 {
 	CbPublication pub;
 
 	memset(&pub, 0, sizeof(pub));
 	pub.stage = stage;
 	pub.rel = index;
-	stage->sweep_due = false;
-	cb_publish_guarded(&pub, cb_publish_sweep);
+	cb_publish_guarded(&pub, cb_publish_overdue);
 }
 
 /* Takes an entry; aminsert of the access method. */
@@ -826,8 +841,8 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 	itup = cb_key_form_entry(index, values, isnull, heap_tid);
 	stage = cb_stage_get(RelationGetRelid(index));
 	cb_stage_refuse_reentry(stage, index);
-	if (unlikely(stage->sweep_due) && !cb_stage_committing)
-		cb_stage_sweep_due(stage, index);
+	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
+		cb_stage_do_due(stage, index);
 	cb_stage_add(stage, index, itup);
 	pfree(itup);
 	CB_TEST_POINT("stage-insert");

@@ -323,7 +323,9 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 static uint64
 cb_flush_journal_limit(void)
 {
-	return Max((uint64) cb_journal_limit * 1024, 2 * cb_pool_size_bytes());
+	uint64		pool = (uint64) cb_pool->nchunks * cb_pool->chunk_size;
+
+	return Max((uint64) cb_journal_limit * 1024, 2 * pool);
 }
 
 bool
@@ -379,6 +381,19 @@ cb_flush_request_all(const CbPublishResult *result)
 		if (bucket != CB_NONE)
 			cb_queue_request(bucket, CB_FLUSH_LIMIT);
 	}
+}
+
+void
+cb_flush_overdue(Relation rel)
+{
+	CbDesc	   *desc = cb_desc_find(rel);
+	CbPos		from;
+	uint64		attach_id = desc ? cb_desc_attachment(desc, rel, &from) : 0;
+
+	if (attach_id == 0)
+		return;
+	cb_flush_before(rel, desc);
+	(void) cb_flush_help(rel, desc, attach_id);
 }
 
 void

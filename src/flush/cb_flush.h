@@ -71,6 +71,12 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 extern bool cb_flush_is_due(const CbPublishResult *result);
 
 /*
+ * Flushes the fullest bucket: publications could not, as they were at commit,
+ * and there are no workers.
+ */
+extern void cb_flush_overdue(Relation rel);
+
+/*
  * Asks workers for them.  may_work: does them itself if there are no workers;
  * a large batch flushes a bucket, too, if the pool is about to run out.
  */

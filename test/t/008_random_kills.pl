@@ -1,5 +1,5 @@
-# Backends are killed at random points of a mixed load; after each recovery
-# every index is verified.  CB_KILLS: how many; CB_SEED: repeats the points.
+# Backends and workers are killed at random points of a mixed load, with a pool
+# that is too small for it; after each recovery every index is verified.  CB_KILLS: how many; CB_SEED: repeats the points.
 use strict;
 use warnings;
 
@@ -7,13 +7,18 @@ use CacheBatch;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes 'usleep';
 
 my $kills = $ENV{CB_KILLS} || 10;
 my $seed = $ENV{CB_SEED} || time;
 srand($seed);
 note("CB_SEED=$seed");
 
-my $node = new_node('random_kills', conf => "cache_batch.stage_size = 8\n");
+my $node = new_node('random_kills', conf => <<EOC);
+cache_batch.stage_size = 8
+cache_batch.pool_size = 256
+cache_batch.max_delay = 100ms
+EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
 
 my %points = test_points();
@@ -54,11 +59,27 @@ $node->safe_psql('postgres', q(
 	CREATE INDEX pk_s ON pk USING cachebatch (s);
 	INSERT INTO pk SELECT i * 1000, i, i FROM generate_series(1, 2000) i));
 
+# What workers act on; the clients have a setting of their own.
+sub set_points
+{
+	my ($points) = @_;
+
+	$node->append_conf('postgresql.conf', "cache_batch.test_points = '$points'\n");
+	$node->reload;
+	return;
+}
+
 foreach my $i (1 .. $kills)
 {
 	my $point = $points[ int(rand(@points)) ];
 	my $hit = 1 + int(rand(rand() < 0.5 ? 4 : 60));
-	local $ENV{PGOPTIONS} = "-c cache_batch.test_points=$point=kill:$hit";
+
+	# of points that workers pass, too, one time in two one of theirs
+	my $in_worker = $point =~ /^worker/ ||
+	  ($point =~ /^(flush|sweep|apply|split)/ && rand() < 0.5);
+	my $setting = "cache_batch.test_points=$point=kill:$hit";
+	local $ENV{PGOPTIONS} = $in_worker ? '-c cache_batch.test_points=' : "-c $setting";
+	set_points($in_worker ? "$point=kill:$hit" : '');
 	my ($out, $err) = ('', '');
 
 	IPC::Run::run(
@@ -67,6 +88,8 @@ foreach my $i (1 .. $kills)
 		'>', \$out, '2>', \$err);
 	delete $ENV{PGOPTIONS};
 	my $killed = $err =~ /server closed|terminating connection|aborted/;
+	set_points('');
+	usleep(300_000) if $in_worker;
 	if ($killed)
 	{
 		wait_back($node);
@@ -75,7 +98,8 @@ foreach my $i (1 .. $kills)
 	{
 		crash_restart($node);
 	}
-	sound($node, 'pk', [qw(id k s)], "kill $i: " . ($killed ? "$point, hit $hit" : 'immediate stop'));
+	sound($node, 'pk', [qw(id k s)], "kill $i: " . (
+			!$killed ? 'immediate stop' : "$point, hit $hit" . ($in_worker ? ' of a worker' : '')));
 	$node->safe_psql('postgres', 'DELETE FROM pk WHERE id % 3 = 0')
 	  if $node->safe_psql('postgres', 'SELECT count(*) FROM pk') > 60000;
 }

@@ -76,8 +76,9 @@ ok($node->poll_query_until('postgres',
 	'the writer flushes a full bucket');
 is(stat_of('buckets', 'd_k'), 1, 'not divided yet');
 
-# others go on writing to it
-$node->safe_psql('postgres', q(INSERT INTO d SELECT 200000 + i, i, 'o' FROM generate_series(500, 29500, 1000) i));
+# others go on writing to it; at commit, when nothing is flushed
+$node->safe_psql('postgres', q(
+	DO $$ BEGIN INSERT INTO d SELECT 200000 + i, i, 'o' FROM generate_series(500, 29500, 1000) i; COMMIT; END $$));
 $holder->query_safe('SELECT pg_advisory_unlock(1)');
 $node->poll_query_until('postgres',
 	q(SELECT buckets > 1 FROM cache_batch_stat_buckets WHERE indexrelname = 'd_k'));

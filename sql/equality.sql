@@ -1,0 +1,47 @@
+-- Equality is the operator class's: what has other bytes, or another type, is
+-- found in buckets as it is in the tree (A10).
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+CREATE COLLATION equality_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE equality (
+	n numeric, c char(6), f4 real, f8 float8, d date, t text,
+	ci text COLLATE equality_ci, i8 bigint, u uuid, b bytea);
+CREATE INDEX equality_n ON equality USING cachebatch (n);
+CREATE INDEX equality_c ON equality USING cachebatch (c);
+CREATE INDEX equality_f4 ON equality USING cachebatch (f4);
+CREATE INDEX equality_f8 ON equality USING cachebatch (f8 DESC);
+CREATE INDEX equality_d ON equality USING cachebatch (d);
+CREATE INDEX equality_t ON equality USING cachebatch (t);
+CREATE INDEX equality_ci ON equality USING cachebatch (ci);
+CREATE INDEX equality_i8 ON equality USING cachebatch (i8);
+CREATE INDEX equality_u ON equality USING cachebatch (u);
+CREATE INDEX equality_b ON equality USING cachebatch (b);
+-- in two statements: the second finds buckets
+INSERT INTO equality VALUES (0);
+INSERT INTO equality
+SELECT i / 10.0, 'c' || i, i / 4.0, i / 4.0, date '2020-01-01' + i, 't' || i,
+	'Word' || i, i - 50, md5(i::text)::uuid, decode(md5(i::text), 'hex')
+FROM generate_series(1, 100) i;
+INSERT INTO equality (f8) VALUES ('-0'), ('NaN');
+SELECT count(*) FROM cache_batch_stat_buckets
+WHERE relname = 'equality' AND chunks > 0;
+
+SELECT n FROM equality WHERE n = 1.5000;
+SELECT c FROM equality WHERE c = 'c17'::char(20);
+SELECT f4 FROM equality WHERE f4 = 1.25::float8;
+SELECT f8 FROM equality WHERE f8 = 1.25::real;
+SELECT f8 FROM equality WHERE f8 = 0;
+SELECT f8 FROM equality WHERE f8 = 'NaN';
+SELECT d FROM equality WHERE d = timestamp '2020-01-05';
+SELECT t FROM equality WHERE t = 't42';
+SELECT ci FROM equality WHERE ci = 'WORD42';
+SELECT i8 FROM equality WHERE i8 = (-7)::int4;
+SELECT i8 FROM equality WHERE i8 = (-7)::int2;
+SELECT count(*) FROM equality WHERE u = md5('42')::uuid;
+SELECT count(*) FROM equality WHERE b = decode(md5('42'), 'hex');
+SELECT n FROM equality WHERE n = ANY ('{1.50, 2.500, 77}') ORDER BY n;
+SELECT t FROM equality WHERE t = ANY ('{t1, t99, t100, none}') ORDER BY t DESC;
+SELECT count(*) FROM equality WHERE t IS NULL;
+
+DROP TABLE equality;
+DROP COLLATION equality_ci;
