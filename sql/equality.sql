@@ -1,5 +1,6 @@
 -- Equality is the operator class's: what has other bytes, or another type, is
 -- found in buckets as it is in the tree (A10).
+SET datestyle = iso;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 CREATE COLLATION equality_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
