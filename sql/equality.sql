@@ -17,15 +17,21 @@ CREATE INDEX equality_ci ON equality USING cachebatch (ci);
 CREATE INDEX equality_i8 ON equality USING cachebatch (i8);
 CREATE INDEX equality_u ON equality USING cachebatch (u);
 CREATE INDEX equality_b ON equality USING cachebatch (b);
--- in two statements: the second finds buckets
-INSERT INTO equality VALUES (0);
-INSERT INTO equality
-SELECT i / 10.0, 'c' || i, i / 4.0, i / 4.0, date '2020-01-01' + i, 't' || i,
-	'Word' || i, i - 50, md5(i::text)::uuid, decode(md5(i::text), 'hex')
-FROM generate_series(1, 100) i;
+-- few rows a statement: a dense batch goes to the tree
+CREATE FUNCTION equality_fill(first int) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO equality
+	SELECT i / 10.0, 'c' || i, i / 4.0, i / 4.0, date '2020-01-01' + i,
+		't' || i, 'Word' || i, i - 50, md5(i::text)::uuid,
+		decode(md5(i::text), 'hex')
+	FROM generate_series(first, first + 19) i $$;
+SELECT equality_fill(1);
+SELECT equality_fill(21);
+SELECT equality_fill(41);
+SELECT equality_fill(61);
+SELECT equality_fill(81);
 INSERT INTO equality (f8) VALUES ('-0'), ('NaN');
 SELECT count(*) FROM cache_batch_stat_buckets
-WHERE relname = 'equality' AND chunks > 0;
+WHERE relname = 'equality' AND entries >= 100;
 
 SELECT n FROM equality WHERE n = 1.5000;
 SELECT c FROM equality WHERE c = 'c17'::char(20);
@@ -44,5 +50,6 @@ SELECT n FROM equality WHERE n = ANY ('{1.50, 2.500, 77}') ORDER BY n;
 SELECT t FROM equality WHERE t = ANY ('{t1, t99, t100, none}') ORDER BY t DESC;
 SELECT count(*) FROM equality WHERE t IS NULL;
 
+DROP FUNCTION equality_fill;
 DROP TABLE equality;
 DROP COLLATION equality_ci;

@@ -68,6 +68,7 @@ class Test:
         self.differences = []
         self.failed = threading.Event()
         self.crashing = threading.Event()
+        self.sentinel = None
         self.counter_lock = threading.Lock()
         self.go = threading.Event()
         self.stop = False
@@ -260,6 +261,7 @@ class Test:
             worker = self.rng.choice(self.workers)
             if worker.conn is not None and not worker.conn.closed:
                 try:
+                    self.sentinel = self.primary.connect()
                     cluster.kill_backend(worker.conn.get_backend_pid())
                     self.checks["backends killed"] += 1
                     return
@@ -268,7 +270,25 @@ class Test:
         self.primary.stop("immediate")
         self.checks["immediate restarts"] += 1
 
+    def wait_for_restart(self):
+        """Until the server has noticed that a backend was killed.
+
+        Before that, what the backend had just committed is not visible.
+        """
+        if self.sentinel is None:
+            return
+        until = time.time() + 60
+        try:
+            while time.time() < until:
+                self.sentinel.cursor().execute("SELECT 1")
+                time.sleep(0.02)
+        except psycopg2.Error:
+            pass
+        self.sentinel.close()
+        self.sentinel = None
+
     def recover(self):
+        self.wait_for_restart()
         if not self.primary.running():
             self.primary.start()
         conn = self.primary.wait_ready()
