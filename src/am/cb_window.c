@@ -50,7 +50,7 @@ typedef struct CbSource
 	CbRun	   *run;
 	int			run_no;			/* index in CbUpper */
 	const CbChunk *chunk;
-	const uint16 *order;		/* places of the chunk's entries */
+	CbChunkRange range;			/* places of the chunk's entries */
 	int			first;
 	int			cur;
 	int			end;
@@ -63,6 +63,7 @@ typedef struct CbSource
 typedef struct CbMerge
 {
 	int			step;			/* 1 forward, -1 backward */
+	const CbCut *far;			/* where the window ends */
 	int			nsources;
 	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;
@@ -263,17 +264,17 @@ cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 
 	for (int i = 0; i < so->view.nchunks; i++)
 	{
-		const uint16 *order;
-		int			n = cb_bucket_view_range(&so->kd, &so->view, i, lo, hi,
-											 &order);
-		CbSource   *source;
+		CbSource   *source = &merge->sources[merge->nsources];
+		int			n;
 
+		cb_bucket_view_range(&so->kd, &so->view, i, lo, hi,
+							 (ScanDirection) merge->step, &source->range);
+		n = source->range.n;
 		if (n == 0)
 			continue;
-		source = &merge->sources[merge->nsources++];
+		merge->nsources++;
 		source->kind = CB_SOURCE_CHUNK;
 		source->chunk = &so->view.chunks[i].chunk->chunk;
-		source->order = order;
 		source->first = source->cur = forward ? 0 : n - 1;
 		source->end = forward ? n : -1;
 	}
@@ -524,7 +525,10 @@ cb_window_get_leaf_tuple(IndexScanDesc scan, Page page, OffsetNumber off)
 static inline IndexTuple
 cb_source_entry(const CbSource *source, int i)
 {
-	return (IndexTuple) cb_chunk_at(source->chunk, source->order[i]);
+	const CbChunkRange *range = &source->range;
+
+	return (IndexTuple) cb_chunk_at(source->chunk,
+									range->order[i * range->stride]);
 }
 
 /*
@@ -544,6 +548,15 @@ cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
 	last = cb_source_entry(source, source->cur - merge->step);
 	return ItemPointerEquals(&entry->t_tid, &last->t_tid) &&
 		cb_key_compare(&so->kd, entry, last) == 0;
+}
+
+/* Is an entry beyond the near cut left of the far one, as the scan goes? */
+static inline bool
+cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
+{
+	int			cmp = cb_key_compare_cut(&so->kd, merge->far, entry);
+
+	return merge->step > 0 ? cmp <= 0 : cmp > 0;
 }
 
 /*
@@ -566,7 +579,8 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 				continue;
 			source->head = cb_source_entry(source, source->cur);
 			source->head_dead = false;
-			return true;
+			return !source->range.open ||
+				cb_merge_is_inside(so, merge, source->head);
 		}
 		if (source->kind == CB_SOURCE_RUN)
 		{
@@ -667,6 +681,7 @@ cb_merge_open(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	bool		forward = ScanDirectionIsForward(dir);
 
 	merge->step = forward ? 1 : -1;
+	merge->far = forward ? &window->hi.cut : &window->lo.cut;
 	merge->nsources = 0;
 	merge->nordered = 0;
 

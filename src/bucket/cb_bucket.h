@@ -275,12 +275,26 @@ extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 extern void cb_bucket_view_close(CbBucketView *view);
 
 /*
- * The entries of chunk i of the view that lie between the cuts: the number of
- * them, and their places in the chunk, sorted, in *order (palloc'd).  Comparison functions run.
+ * Entries of a chunk, sorted: n places, stride numbers apart.  Going forward
+ * they begin at the near cut, going backward they end there.  open: they go on
+ * beyond the far cut.
  */
-extern int	cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
-								 const CbCut *lo, const CbCut *hi,
-								 const uint16 **order);
+typedef struct CbChunkRange
+{
+	int			n;
+	const uint16 *order;
+	int			stride;
+	bool		open;
+} CbChunkRange;
+
+/*
+ * The entries of chunk i of the view between two cuts, or, if range->open,
+ * from the near one on.  What is palloc'd, and the chunk, must stay while the
+ * range is used.  Comparison functions run.
+ */
+extern void cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view,
+								 int i, const CbCut *lo, const CbCut *hi,
+								 ScanDirection dir, CbChunkRange *range);
 
 /* ---------- for flushes (cb_seal.c) ---------- */
 

@@ -222,64 +222,103 @@ cb_view_insert(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order, int n,
 	order[at] = place;
 }
 
-/* The range of a chunk with a short tail. */
-static int
+/* Has the unsorted tail entries between the cuts? */
+static bool
+cb_view_has_tail(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
+				 uint32 nsorted, const CbCut *lo, const CbCut *hi)
+{
+	for (uint32 i = nsorted; i < count; i++)
+	{
+		if (cb_view_is_between(kd, (IndexTuple) cb_chunk_entry(chunk, i), lo, hi))
+			return true;
+	}
+	return false;
+}
+
+/* A copy of the range of the run, with what the tail has between the cuts. */
+static void
 cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 				uint32 nsorted, const CbCut *lo, const CbCut *hi,
-				const uint16 **result)
+				CbChunkRange *range)
 {
 	CbViewProbe low = {.kd = kd, .cut = lo};
 	CbViewProbe high = {.kd = kd, .cut = hi};
 	uint32		from = cb_chunk_search(chunk, 0, nsorted, false,
-										   cb_view_probe, &low);
+									   cb_view_probe, &low);
 	uint32		to = cb_chunk_search(chunk, from, nsorted, true,
-										 cb_view_probe, &high);
-	uint16	   *order = NULL;
+									 cb_view_probe, &high);
+	uint16	   *order = palloc((to - from + count - nsorted) * sizeof(uint16));
 	int			n = to - from;
 
-	if (n > 0)
-	{
-		order = palloc((n + count - nsorted) * sizeof(uint16));
-		for (uint32 rank = from; rank < to; rank++)
-			order[rank - from] = cb_chunk_item(chunk, rank)->order;
-	}
+	for (uint32 rank = from; rank < to; rank++)
+		order[rank - from] = cb_chunk_item(chunk, rank)->order;
 	for (uint32 i = nsorted; i < count; i++)
 	{
-		if (!cb_view_is_between(kd, (IndexTuple) cb_chunk_entry(chunk, i), lo, hi))
-			continue;
-		if (order == NULL)
-			order = palloc((count - nsorted) * sizeof(uint16));
-		cb_view_insert(kd, chunk, order, n++, cb_chunk_item(chunk, i)->place);
+		if (cb_view_is_between(kd, (IndexTuple) cb_chunk_entry(chunk, i), lo, hi))
+			cb_view_insert(kd, chunk, order, n++, cb_chunk_item(chunk, i)->place);
 	}
-	*result = order;
-	return n;
+	range->order = order;
+	range->stride = 1;
+	range->n = n;
+	range->open = false;
 }
 
-int
+/* The run from the near cut on, as it stands in the chunk. */
+static void
+cb_view_point_into_run(const CbKeyDesc *kd, const CbChunk *chunk,
+					   uint32 nsorted, const CbCut *near, ScanDirection dir,
+					   CbChunkRange *range)
+{
+	CbViewProbe probe = {.kd = kd, .cut = near};
+	uint32		left = cb_chunk_search(chunk, 0, nsorted, false,
+									   cb_view_probe, &probe);
+	uint32		from = ScanDirectionIsForward(dir) ? left : 0;
+
+	range->n = ScanDirectionIsForward(dir) ? nsorted - left : left;
+	range->open = true;
+	range->stride = -(int) (sizeof(CbItem) / sizeof(uint16));
+	range->order = range->n > 0 ? &cb_chunk_item(chunk, from)->order : NULL;
+}
+
+/* The part between the cuts of an order of all entries. */
+static void
+cb_view_cut_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
+				  uint32 n, const CbCut *lo, const CbCut *hi,
+				  CbChunkRange *range)
+{
+	CbViewProbe low = {.kd = kd, .cut = lo};
+	CbViewProbe high = {.kd = kd, .cut = hi};
+	uint32		from = cb_view_search_order(chunk, order, n, &low);
+
+	range->order = order + from;
+	range->stride = 1;
+	range->n = cb_view_search_order(chunk, order, n, &high) - from;
+	range->open = false;
+}
+
+void
 cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
-					 const CbCut *lo, const CbCut *hi, const uint16 **order)
+					 const CbCut *lo, const CbCut *hi, ScanDirection dir,
+					 CbChunkRange *range)
 {
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
 	uint32		count = view->chunks[i].count;
+	uint16	   *order = NULL;
 
+	range->n = 0;
 	if (view->has_hash &&
 		!cb_filter_may_hold(view->chunks[i].chunk->filter,
 							cb_pool->filter_lines, view->hash))
-		return 0;
+		return;
 	if (count - view->chunks[i].nsorted > CB_VIEW_TAIL_MAX)
-	{
-		uint16	   *all = cb_view_sort(kd, view, i);
-
-		if (all != NULL)
-		{
-			CbViewProbe low = {.kd = kd, .cut = lo};
-			CbViewProbe high = {.kd = kd, .cut = hi};
-			uint32		from = cb_view_search_order(chunk, all, count, &low);
-
-			*order = all + from;
-			return cb_view_search_order(chunk, all, count, &high) - from;
-		}
-	}
-	return cb_view_collect(kd, chunk, count, view->chunks[i].nsorted, lo, hi,
-						   order);
+		order = cb_view_sort(kd, view, i);
+	if (order != NULL)
+		cb_view_cut_order(kd, chunk, order, count, lo, hi, range);
+	else if (cb_view_has_tail(kd, chunk, count, view->chunks[i].nsorted, lo, hi))
+		cb_view_collect(kd, chunk, count, view->chunks[i].nsorted, lo, hi,
+						range);
+	else
+		cb_view_point_into_run(kd, chunk, view->chunks[i].nsorted,
+							   ScanDirectionIsForward(dir) ? lo : hi, dir,
+							   range);
 }

@@ -121,8 +121,18 @@ cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
 	}
 	if (isnull)
 		return (key->sk_flags & SK_BT_NULLS_FIRST) ? -1 : 1;
-	cmp = DatumGetInt32(FunctionCall2Coll(&key->sk_func, key->sk_collation,
-										  datum, key->sk_argument));
+	/* the column's own comparison is at hand without the function manager */
+	if (key->sk_func.fn_oid == index_getprocid(kd->rel, key->sk_attno,
+											   CB_ORDER_PROC))
+	{
+		SortSupport ssup = unconstify(SortSupportData *,
+									  &kd->ssup[key->sk_attno - 1]);
+
+		cmp = ssup->comparator(datum, key->sk_argument, ssup);
+	}
+	else
+		cmp = DatumGetInt32(FunctionCall2Coll(&key->sk_func, key->sk_collation,
+											  datum, key->sk_argument));
 	if (key->sk_flags & SK_BT_DESC)
 		INVERT_COMPARE_RESULT(cmp);
 	return cmp;

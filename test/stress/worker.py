@@ -21,7 +21,7 @@ from answers import INDEXES, SET_VALUES, VALUES, Checker
 # what a statement may fail with while others work on the same objects
 EXPECTED = {"40001", "40P01", "55P03", "57014", "23P01", "55006", "42704", "42P01", "25001", "25006",
             "55000"}  # verify: an index that a cancelled CONCURRENTLY left invalid
-EXPECTED_TEXT = ("could not open relation with OID", "tuple concurrently updated",
+EXPECTED_TEXT = ("cannot cluster on invalid index", "could not open relation with OID", "tuple concurrently updated",
                  "tuple concurrently deleted", "cache lookup failed for")
 
 
