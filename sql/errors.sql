@@ -137,3 +137,12 @@ SELECT cache_batch_flush('errors_cb') IS NOT NULL AS allowed;
 RESET ROLE;
 DROP TABLE errors;
 DROP ROLE regress_cb_user, regress_cb_monitor;
+
+-- an index that a failed CREATE INDEX CONCURRENTLY has left
+CREATE TABLE errors_unready (k int);
+INSERT INTO errors_unready VALUES (0);
+CREATE INDEX CONCURRENTLY errors_unready_k ON errors_unready USING cachebatch ((1 / k));
+SELECT cache_batch_flush('errors_unready_k');
+SELECT cache_batch_metapage('errors_unready_k');
+SELECT count(*) FROM errors_unready;
+DROP TABLE errors_unready;

@@ -45,6 +45,13 @@ cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary indexes of other sessions")));
+	if (!rel->rd_index->indisready)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("index \"%s\" is not ready",
+						RelationGetRelationName(rel)),
+				 errdetail("It is being built, or was left by a CREATE INDEX CONCURRENTLY or REINDEX CONCURRENTLY that failed."),
+				 errhint("In the latter case, drop it or REINDEX it.")));
 
 	return rel;
 }
