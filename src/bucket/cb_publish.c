@@ -271,6 +271,9 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head,
 	if (pub->router == NULL)
 		return;
 	CB_TEST_POINT("publish-fill");
+#ifdef CB_MUTATE_I1_SEAL
+	pg_usleep(100);				/* a flush gets its time to seal */
+#endif
 	for (int i = first; i < end;)
 	{
 		CbBucket   *bucket = cb_publish_bucket(pub, i);
