@@ -170,7 +170,7 @@ cb_count_tap()
 	done < <(grep -E '^not ok [0-9]+' "$log" | grep -v '# T[O]DO' || true)
 	if [ "$bad" != 0 ]; then
 		grep -A 7 -E '^# +Failed |^not ok|^psql:|ERROR|FATAL|PANIC' "$log" |
-			grep -vE '^ok |background' | head -n 60 | sed 's/^/    | /'
+			grep -vE '^ok |background' | head -n 60 | sed 's/^/    | /' || true
 	elif [ "$status" != 0 ]; then
 		cb_fail "$suite: run (exit status $status)" "$log"
 		bad=1
@@ -193,7 +193,7 @@ cb_tap_logs()
 	for log in "$1"/tmp_check/log/*.log; do
 		[ -e "$log" ] || continue
 		grep -E ' (PANIC|FATAL): |TRAP: |terminated by signal|^(error|connection error|died|# Died)' \
-			"$log" | tail -n 8 | sed "s,^,    | $(basename "$log"): ,"
+			"$log" | tail -n 8 | sed "s,^,    | $(basename "$log"): ," || true
 	done
 }
 

@@ -157,6 +157,9 @@ make_tables($_, 8) foreach ('postgres', 'other');
 SKIP:
 {
 	skip 'needs a build with TESTPOINTS=1', 1 unless test_points_built($node);
+	# nobody else flushes or takes buckets away meanwhile
+	restart_with('cache_batch.pool_size = 2048', 'cache_batch.max_workers = 0');
+
 	my $scan = 'SET enable_seqscan = off; SET enable_bitmapscan = off; ';
 	my %failing = (
 		'flush-sealed' => q(SELECT cache_batch_flush('s.n1_k_idx')),
