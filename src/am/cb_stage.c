@@ -419,10 +419,7 @@ cb_publish_to_tree(CbPublication *pub, const CbKeyDesc *kd,
 	memset(&stats, 0, sizeof(stats));
 	cb_tree_apply(kd, entries, n, &stats);
 	cb_stat_add(pub->rel, CB_STAT_DIRECT, n);
-	cb_stat_add(pub->rel, CB_STAT_LEAF_VISITS, stats.visits);
-	cb_stat_add(pub->rel, CB_STAT_DESCENTS, stats.descents);
-	cb_stat_add(pub->rel, CB_STAT_APPLIED, stats.entries);
-	cb_stat_add(pub->rel, CB_STAT_SPLITS, stats.splits);
+	cb_tree_count_applied(pub->rel, &stats);
 }
 
 /*

@@ -96,7 +96,6 @@ typedef struct CbDesc
 	uint64		attach_id;		/* never used twice; 0: not attached */
 	CbPos		from;
 	CbPos		head;			/* publish lock */
-	BlockNumber head_block;		/* a hint */
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
 	TimestampTz attached_at;
 	TimestampTz used_at;		/* by an insertion, about; a hint */
@@ -267,12 +266,10 @@ typedef struct CbBucketView
 
 /*
  * Pins the chunks of the bucket that holds what lies right [left] of the cut.
- * Whoever calls this catches errors and releases to view->mark, or calls
- * cb_bucket_view_close().
+ * Whoever calls this releases to a mark from before, after an error, too.
  */
 extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 								ScanDirection dir, CbBucketView *view);
-extern void cb_bucket_view_close(CbBucketView *view);
 
 /*
  * Entries of a chunk, sorted: n places, stride numbers apart.  Going forward
@@ -299,12 +296,12 @@ extern void cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view,
 /* ---------- for flushes (cb_seal.c) ---------- */
 
 /*
- * Owns up to max chunks of a bucket that nobody owns, oldest first; none may
- * be taken if the bucket is not of this attachment any more.  A negative
- * result: the attachment is gone.
+ * Owns the chunks of a bucket that nobody owns, oldest first, into an array of
+ * CB_BUCKET_MAX_CHUNKS; none if the bucket is not of this attachment any more.
+ * A negative result: the attachment is gone.
  */
 extern int	cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 bucket,
-						   int max, CbPoolChunk **chunks);
+						   CbPoolChunk **chunks);
 
 /* Takes owned chunks, which are in the tree, out of all lists; disowns them. */
 extern void cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n);

@@ -430,7 +430,7 @@ cb_attach_make_buckets(CbAttach *attach)
 
 /* Under the lane: head is where the next entry will be. */
 static int
-cb_attach_at_head(void *arg, int first, int n, CbPos head, BlockNumber block)
+cb_attach_at_head(void *arg, int first, int n, CbPos head)
 {
 	CbAttach   *attach = arg;
 	CbDesc	   *desc = attach->desc;
@@ -438,7 +438,6 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head, BlockNumber block)
 	if (!cb_attach_make_buckets(attach))
 		return 0;
 	desc->from = desc->head = head;
-	desc->head_block = block;
 	cb_store_relaxed(&desc->tail, attach->tail);
 	desc->attached_at = attach->now;
 	desc->used_at = attach->now;

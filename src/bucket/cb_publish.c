@@ -234,7 +234,7 @@ cb_publish_make_room(CbPublish *pub, int first, int n)
 }
 
 static int
-cb_publish_reserve(void *arg, int first, int n, CbPos head, BlockNumber block)
+cb_publish_reserve(void *arg, int first, int n, CbPos head)
 {
 	CbPublish  *pub = arg;
 
@@ -262,8 +262,7 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head, BlockNumber block)
 
 /* Copies the entries, which are in the journal now, into the chunks. */
 static void
-cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head,
-				BlockNumber block)
+cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 {
 	CbPublish  *pub = arg;
 	int			end = first + n;
@@ -296,7 +295,6 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head,
 		LWLockRelease(&bucket->lock);
 	}
 	pub->desc->head = head;
-	pub->desc->head_block = block;
 	pub->desc->used_at = pub->now;
 }
 

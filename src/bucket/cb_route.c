@@ -127,7 +127,7 @@ cb_route_check_lock(void *arg)
 }
 
 static int
-cb_route_check_head(void *arg, int first, int n, CbPos head, BlockNumber block)
+cb_route_check_head(void *arg, int first, int n, CbPos head)
 {
 	CbRouteCheck *check = arg;
 

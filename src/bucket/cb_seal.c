@@ -26,11 +26,11 @@ cb_seal_lock(CbDesc *desc, uint64 attach_id)
 
 /* Owns what nobody owns; desc->lock, publish and bucket lock are held. */
 static int
-cb_seal_take(CbBucket *bucket, int max, CbPoolChunk **chunks)
+cb_seal_take(CbBucket *bucket, CbPoolChunk **chunks)
 {
 	int			n = 0;
 
-	for (uint32 i = 0; i < bucket->nchunks && n < max; i++)
+	for (uint32 i = 0; i < bucket->nchunks; i++)
 	{
 		CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[i]];
 
@@ -45,14 +45,13 @@ cb_seal_take(CbBucket *bucket, int max, CbPoolChunk **chunks)
 }
 
 int
-cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number, int max,
+cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
 			   CbPoolChunk **chunks)
 {
 	CbBucket   *bucket = &cb_pool_buckets[number];
 	int			n = 0;
 
-	max = Min(max, CB_BUCKET_MAX_CHUNKS);
-	if (!cb_slot_has_room(0, max))
+	if (!cb_slot_has_room(0, CB_BUCKET_MAX_CHUNKS))
 		return 0;
 	if (!cb_seal_lock(desc, attach_id))
 		return -1;
@@ -63,7 +62,7 @@ cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number, int max,
 		LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 #endif
 		LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
-		n = cb_seal_take(bucket, max, chunks);
+		n = cb_seal_take(bucket, chunks);
 		LWLockRelease(&bucket->lock);
 #ifndef CB_MUTATE_I1_SEAL
 		LWLockRelease(&desc->publish);

@@ -106,13 +106,6 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	}
 }
 
-void
-cb_bucket_view_close(CbBucketView *view)
-{
-	cb_slot_release_to(view->mark);
-	view->nchunks = 0;
-}
-
 /* ---------- sorting ---------- */
 
 static int

@@ -54,10 +54,7 @@ cb_flush_count(const CbFlush *flush)
 
 	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + flush->cause, 1);
 	cb_stat_add(rel, CB_STAT_FLUSHED, flush->n);
-	cb_stat_add(rel, CB_STAT_LEAF_VISITS, flush->stats.visits);
-	cb_stat_add(rel, CB_STAT_DESCENTS, flush->stats.descents);
-	cb_stat_add(rel, CB_STAT_APPLIED, flush->stats.entries);
-	cb_stat_add(rel, CB_STAT_SPLITS, flush->stats.splits);
+	cb_tree_count_applied(rel, &flush->stats);
 	cb_worker_count_entries(flush->n);
 }
 
@@ -128,10 +125,10 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 	cb_flush_count(flush);
 }
 
-/* Flushes up to max chunks of a bucket; returns how many. */
+/* Flushes the chunks of a bucket that nobody owns; returns how many. */
 static int
 cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
-				int max, CbFlushCause cause)
+				CbFlushCause cause)
 {
 	CbFlush		flush = {.rel = rel, .desc = desc, .attach_id = attach_id,
 	.cause = cause};
@@ -142,7 +139,7 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "cache_batch flush",
 								ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
-	flush.nchunks = cb_bucket_seal(desc, attach_id, bucket, max, flush.chunks);
+	flush.nchunks = cb_bucket_seal(desc, attach_id, bucket, flush.chunks);
 	if (flush.nchunks > 0)
 	{
 		PG_TRY();
@@ -207,8 +204,7 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
 	if (RecoveryInProgress() ||
-		cb_flush_chunks(rel, desc, attach_id, bucket, CB_BUCKET_MAX_CHUNKS,
-						cause) <= 0)
+		cb_flush_chunks(rel, desc, attach_id, bucket, cause) <= 0)
 		return false;
 	cb_flush_truncate(rel, desc, attach_id,
 					  cause == CB_FLUSH_DELAY ? 1 : CB_FLUSH_TRUNCATE_MIN);
@@ -252,8 +248,7 @@ cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
 			continue;
 		}
 		ConditionVariableCancelSleep();
-		(void) cb_flush_chunks(rel, desc, attach_id, bucket,
-							   CB_BUCKET_MAX_CHUNKS, cause);
+		(void) cb_flush_chunks(rel, desc, attach_id, bucket, cause);
 		CHECK_FOR_INTERRUPTS();
 	}
 	ConditionVariableCancelSleep();

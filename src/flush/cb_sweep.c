@@ -28,10 +28,7 @@ cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stat
 {
 	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + cause, 1);
 	cb_stat_add(rel, CB_STAT_FLUSHED, n);
-	cb_stat_add(rel, CB_STAT_LEAF_VISITS, stats->visits);
-	cb_stat_add(rel, CB_STAT_DESCENTS, stats->descents);
-	cb_stat_add(rel, CB_STAT_APPLIED, stats->entries);
-	cb_stat_add(rel, CB_STAT_SPLITS, stats->splits);
+	cb_tree_count_applied(rel, stats);
 }
 
 /* The sweep itself, up to the limit; the sweep lock is held. */

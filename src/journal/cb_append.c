@@ -366,9 +366,7 @@ cb_journal_visit_head(Relation rel, const CbAppendSink *sink, void *arg)
 
 	if (!cb_append_take_lane(rel, &lane, sink, arg))
 		return;
-	(void) sink->reserve(arg, 0, 0, cb_append_lane_head(&lane),
-						 BufferIsValid(lane.last) ?
-						 BufferGetBlockNumber(lane.last) : InvalidBlockNumber);
+	(void) sink->reserve(arg, 0, 0, cb_append_lane_head(&lane));
 	if (BufferIsValid(lane.last))
 		cb_append_remember(rel, lane.last, lane.seq);
 	cb_append_release_lane(&lane, sink, arg);
@@ -434,8 +432,7 @@ cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
 	cb_append_fill_chunk(&chunk, entries, append->n - append->done, room);
 	if (sink)
 	{
-		int			m = sink->reserve(append->arg, append->done, chunk.n, pos,
-									  BufferGetBlockNumber(buf));
+		int			m = sink->reserve(append->arg, append->done, chunk.n, pos);
 
 		append->stopped = m < chunk.n;
 		if (m == 0)
@@ -449,8 +446,7 @@ cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
 					is_new ? lane->last : InvalidBuffer,
 					is_new ? lane->meta : InvalidBuffer);
 	if (sink && sink->fill)
-		sink->fill(append->arg, append->done, chunk.n, pos, pos + chunk.len,
-				   BufferGetBlockNumber(buf));
+		sink->fill(append->arg, append->done, chunk.n, pos, pos + chunk.len);
 	cb_append_remember(append->rel, buf, seq);
 	return chunk.n;
 }

@@ -395,10 +395,14 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
 	}
 }
 
+/* Drops the references; the end of the CbUpper's memory context. */
 static void
-cb_copy_release_callback(void *arg)
+cb_copy_release(void *arg)
 {
-	cb_copy_release(arg);
+	CbUpper    *upper = arg;
+
+	for (int i = 0; i < upper->nruns; i++)
+		cb_copy_unref(upper->runs[i]);
 }
 
 /* A CbUpper in the current memory context, which releases it at its end. */
@@ -417,7 +421,7 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 		upper->runs[i] = copy->runs[i];
 		upper->runs[i]->refcount++;
 	}
-	upper->cb.func = cb_copy_release_callback;
+	upper->cb.func = cb_copy_release;
 	upper->cb.arg = upper;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &upper->cb);
 	return upper;
@@ -426,7 +430,7 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 /*
  * What a scan with this snapshot has to see of the journal up to the limit,
  * the end of some entry.  The result lives in the current memory context and
- * is released with it, or before by cb_copy_release().
+ * is released with it.
  */
 CbUpper *
 cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
@@ -454,15 +458,4 @@ cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail)
 	if (copy != NULL && !copy->busy)
 		cb_copy_clear(copy);
 	return cb_copy_make_upper(tail, NULL);
-}
-
-/* Drop the references; may be called twice. */
-void
-cb_copy_release(CbUpper *upper)
-{
-	if (upper->released)
-		return;
-	upper->released = true;
-	for (int i = 0; i < upper->nruns; i++)
-		cb_copy_unref(upper->runs[i]);
 }

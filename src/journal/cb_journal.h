@@ -46,7 +46,6 @@ typedef struct CbUpper
 	int			nruns;
 	CbRun	   *runs[CB_MAX_RUNS];
 	MemoryContextCallback cb;
-	bool		released;
 } CbUpper;
 
 /* pages and entries that a drain has read */
@@ -75,10 +74,8 @@ typedef struct CbJournalBatch
 typedef struct CbAppendSink
 {
 	bool		(*lock) (void *arg);
-	int			(*reserve) (void *arg, int first, int n, CbPos head,
-							BlockNumber block);
-	void		(*fill) (void *arg, int first, int m, CbPos pos, CbPos head,
-						 BlockNumber block);
+	int			(*reserve) (void *arg, int first, int n, CbPos head);
+	void		(*fill) (void *arg, int first, int m, CbPos pos, CbPos head);
 	void		(*unlock) (void *arg);
 } CbAppendSink;
 
@@ -100,7 +97,6 @@ extern void cb_redo_journal_append(XLogReaderState *record);
 extern CbUpper *cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot,
 								CbPos limit);
 extern CbUpper *cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail);
-extern void cb_copy_release(CbUpper *upper);
 
 /* cb_drain.c */
 extern void cb_journal_read_all(const CbKeyDesc *kd, CbPos limit,

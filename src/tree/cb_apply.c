@@ -421,6 +421,16 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	pfree(descent);
 }
 
+/* Adds what applies did to the index's counters. */
+void
+cb_tree_count_applied(Relation rel, const CbApplyStats *stats)
+{
+	cb_stat_add(rel, CB_STAT_LEAF_VISITS, stats->visits);
+	cb_stat_add(rel, CB_STAT_DESCENTS, stats->descents);
+	cb_stat_add(rel, CB_STAT_APPLIED, stats->entries);
+	cb_stat_add(rel, CB_STAT_SPLITS, stats->splits);
+}
+
 /* entries a leaf for a batch to be worth applying at once (k) */
 #define CB_DENSE_ENTRIES	32
 #define CB_DENSE_SAMPLES	8

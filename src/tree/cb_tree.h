@@ -92,6 +92,7 @@ extern bool cb_tree_page_is_free(Page page, CbPos tail);
 /* cb_apply.c */
 extern void cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 						  CbApplyStats *stats);
+extern void cb_tree_count_applied(Relation rel, const CbApplyStats *stats);
 extern bool cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries,
 								   int n);
 extern void cb_tree_check_still_locked(Relation rel, Buffer buf);
