@@ -807,8 +807,10 @@ cb_publish_overdue(CbPublication *pub)
 
 	if (stage->sweep_due)
 		cb_publish_sweep(pub);
+#ifndef CB_MUTATE_B4_COMMIT
 	if (stage->flush_due)
 		cb_flush_overdue(pub->rel);
+#endif
 	stage->sweep_due = stage->flush_due = false;
 }
 

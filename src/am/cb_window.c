@@ -542,6 +542,9 @@ cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
 	IndexTuple	entry;
 	IndexTuple	last;
 
+#ifdef CB_MUTATE_A15_REPEATED
+	return false;
+#endif
 	if (source->cur == source->first)
 		return false;
 	entry = cb_source_entry(source, source->cur);
@@ -1021,9 +1024,6 @@ cb_window_lock_leaf_again(IndexScanDesc scan)
 
 	buf = ReadBuffer(rel, window->blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-#ifdef CB_MUTATE_A12_LSN
-	return buf;
-#endif
 #ifdef CB_MUTATE_A12_LSN
 	return buf;
 #endif

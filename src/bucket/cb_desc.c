@@ -235,6 +235,9 @@ cb_desc_detach_idle(void)
 			(oldest == NULL || desc->used_at < oldest->used_at))
 			oldest = desc;
 	}
+#ifdef CB_MUTATE_B4_IDLE
+	oldest = NULL;
+#endif
 	return oldest != NULL &&
 		TimestampDifferenceExceeds(oldest->used_at, now, CB_DESC_IDLE_MS) &&
 		cb_desc_detach(oldest, oldest->attach_id);
