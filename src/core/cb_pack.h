@@ -1,0 +1,125 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_pack.h
+ *	  Packed leaves: a sequence of index entries as one compact blob.
+ *
+ * Lossless for any bodies in any order; small for those that are sorted.  The
+ * format is described in cb_pack.c.  A blob lies at an 8-aligned address.
+ *
+ * A blob is divided into blocks of at most CB_PACK_BLOCK entries, of different
+ * lengths.  The first entry of a block is O(1) to read, so a search goes over
+ * the blocks first (cb_pack_nblocks, cb_pack_block_start) and then into one.
+ *
+ * Nothing here allocates, locks, or fails other than by what it returns.
+ * Readers never read outside of the blob, whatever its bytes are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_PACK_H
+#define CB_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CB_PACK_MAX_ENTRIES 2000
+#define CB_PACK_MAX_BODY	2704
+#define CB_PACK_MAX_LEN		65528	/* of a blob */
+#define CB_PACK_BLOCK		64	/* entries of a block, at most */
+#define CB_PACK_BYTES_BLOCK 32	/* of one whose bodies are prefix-coded */
+#define CB_PACK_MAX_WORDS	8	/* of a body that is packed by words */
+
+typedef struct CbPackEntry
+{
+	const void *body;			/* the index tuple behind its header */
+	uint16_t	len;			/* of body; multiple of 8, <= CB_PACK_MAX_BODY */
+	uint16_t	info;			/* t_info without the bits of the size */
+	uint64_t	tid;			/* heap block << 16 | offset number */
+} CbPackEntry;
+
+/* where a blob's parts are; the block read last.  Holds no pointers but blob. */
+typedef struct CbPackReader
+{
+	const unsigned char *blob;
+	uint32_t	limit;			/* the blob's length without its padding */
+	uint32_t	data;			/* where the blocks' data begins */
+	uint32_t	infos;			/* where the entries' infos are */
+	uint32_t	guess;			/* blocks an entry, in 1/65536 */
+	uint16_t	count;
+	uint16_t	info;
+	uint16_t	prefix_len;
+	uint8_t		nblocks;
+	uint8_t		offset_bits;
+	uint8_t		info_bytes;
+	uint8_t		form;
+
+	/* the block at hand, none if nentries is 0 */
+	uint16_t	first;			/* its first entry */
+	uint16_t	nentries;
+	uint8_t		kind;
+	uint8_t		tid_bits;
+	uint8_t		nparsed;		/* entries whose pos, shared, len are known */
+	uint32_t	tids;
+	uint32_t	next;			/* where the entry after those begins */
+	uint64_t	heap_base;		/* of its TIDs, as a TID */
+	uint64_t	base[CB_PACK_MAX_WORDS];
+	uint16_t	column[CB_PACK_MAX_WORDS];
+	uint8_t		code[CB_PACK_MAX_WORDS];
+	uint16_t	pos[CB_PACK_BYTES_BLOCK];	/* of the bytes not shared */
+	uint16_t	shared[CB_PACK_BYTES_BLOCK];	/* with the entry before */
+	uint16_t	len[CB_PACK_BYTES_BLOCK];	/* without the blob's prefix */
+} CbPackReader;
+
+/*
+ * Encodes n entries, 1 to CB_PACK_MAX_ENTRIES, into out, which is 8-aligned.
+ * The bytes written, a multiple of 8 and at most capacity; 0: they do not fit,
+ * or an entry is none.  What is written depends on the entries alone.
+ */
+extern size_t cb_pack_encode(const CbPackEntry *entries, int n, void *out,
+							 size_t capacity);
+
+/* Is this a blob of which every entry can be read?  Looks at all of it. */
+extern bool cb_pack_check(const void *blob, size_t len);
+
+extern int	cb_pack_count(const void *blob);
+extern int	cb_pack_nblocks(const void *blob);
+
+/*
+ * Begins reading; looks at the blob's header only.  false: not a blob of this
+ * length.  The reader may be copied by value.
+ */
+extern bool cb_pack_open(CbPackReader *reader, const void *blob, size_t len);
+
+/* The first entry of a block; the number of entries for block nblocks. */
+extern int	cb_pack_block_start(const CbPackReader *reader, int block);
+
+/*
+ * Reads entry i; its body is copied to body, which is 8-aligned and has room
+ * for CB_PACK_MAX_BODY bytes.  Where bodies are packed by words any entry is
+ * O(1); else O(block), and O(1) next to the one read before.  false: there is
+ * no entry i, or the blob is damaged.
+ */
+extern bool cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry,
+						 void *body);
+
+/* The TID of entry i; 0: there is no entry i, or the blob is damaged. */
+extern uint64_t cb_pack_tid(const CbPackReader *reader, int i);
+
+/*
+ * Kill hints: a bit an entry, 0 in a new blob.  They may be set by several at
+ * a time; one may get lost then.  set: true if it was not set before.
+ */
+extern bool cb_pack_is_dead(const void *blob, int i);
+extern bool cb_pack_set_dead(void *blob, int i);
+extern void cb_pack_clear_dead(void *blob);
+
+/*
+ * Copies the blob without the entries of n ascending ordinals to out, which
+ * has room for len bytes, is 8-aligned, and not the blob.  The bytes written,
+ * never more than len; kill hints are 0.  0: nothing is left, or the blob is
+ * damaged.
+ */
+extern size_t cb_pack_delete(const void *blob, size_t len,
+							 const uint16_t *ordinals, int n, void *out);
+
+#endif							/* CB_PACK_H */
