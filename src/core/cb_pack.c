@@ -1,118 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * cb_pack.c
- *	  Packed leaves: encoding, reading, removing.
+ *	  Packed leaves: encoding, and removing entries.
  *
- * A blob:
- *
- *	  header		CbPackHeader, 16 bytes
- *	  directory		CbPackBlock, 10 bytes a block
- *	  kill hints	a bit an entry
- *	  infos			0, 1 (high byte) or 2 bytes an entry
- *	  prefix		what all contents of BYTES blocks begin with
- *	  blocks		see below, each from a byte boundary
- *	  padding		8 to 15 zero bytes: whoever reads bits may read 8 bytes
- *
- * A block begins with its TIDs, bit-packed: the heap block less the block's
- * least one, then the offset number in as many bits as the blob's greatest
- * offset number needs.  Then follow the bodies, in one of two ways:
- *
- *	  WORDS(n)		All bodies are n words of 8 bytes.  A code a word: width in
- *					bits and view; the least value a word (base, 8 bytes);
- *					then, word by word, a column of differences to the base,
- *					bit-packed.  A word that gains nothing is stored raw.  The
- *					view says how a word is taken for a number so that near
- *					entries have near numbers: as it is (bigint), bytes
- *					reversed (uuid, characters), halves exchanged (two ints).
- *	  BYTES			Contents by prefix: an entry is the number of bytes that
- *					it shares with the one before it (behind the blob's
- *					prefix; not for a block's first), the number of its other
- *					bytes, and these.  Numbers take 7 bits a byte.
- *
- * The content of a body is what remains when the rest is known from its
- * length; how, is the form, one for all BYTES blocks of a blob:
- *
- *	  RAW			the body without its last, up to 7, zero bytes
- *	  TEXT			one varlena: the body without length word and padding
- *	  HEAD			like RAW, but the first byte (the length byte of a text in
- *					front, which differs between neighbours) is stored apart
- *
- * Removing entries keeps the division in blocks, and their kinds, views, form
- * and prefix; since all else is a least or greatest value of what there is,
- * or a sum over it, a blob never grows by it:
- *
- *	  - ranges of TIDs and words, so widths, of fewer entries are not wider; a
- *	    word goes from raw to packed only where that is not longer
- *	  - with entries a, b, c of a BYTES block, b removed: c shares with a at
- *	    least the lesser of what a and b, b and c share; the bytes that c has
- *	    to say more are among those that b said
+ * The format is described in cb_pack_format.h.
  *
  *-------------------------------------------------------------------------
  */
-#include "core/cb_pack.h"
-
-#include <string.h>
-
-#include "core/cb_assert.h"
-
-#define CB_PACK_MAGIC		0xC5
-#define CB_PACK_PADDING		8
-#define CB_PACK_MAX_BLOCKS \
-	((CB_PACK_MAX_ENTRIES + CB_PACK_BYTES_BLOCK - 1) / CB_PACK_BYTES_BLOCK)
-
-/* kinds of blocks: BYTES, or WORDS + number of words */
-#define CB_PACK_BYTES		0
-#define CB_PACK_WORDS		1
-
-/* a word's code: its width, or RAW, and its view */
-#define CB_PACK_WIDTH(code) ((code) & 63)
-#define CB_PACK_VIEW(code)	((code) >> 6)
-#define CB_PACK_CODE(width, view) ((uint8_t) ((width) | (view) << 6))
-#define CB_PACK_RAW			63
-#define CB_PACK_MAX_WIDTH	56	/* with 7 bits of a byte before: 64 */
-#define CB_PACK_ANY_CODE	(-1)
-
-typedef enum CbPackView
-{
-	CB_PACK_PLAIN,
-	CB_PACK_REVERSED,
-	CB_PACK_HALVES
-} CbPackView;
-
-typedef enum CbPackForm
-{
-	CB_PACK_FORM_RAW,
-	CB_PACK_FORM_TEXT,
-	CB_PACK_FORM_HEAD
-} CbPackForm;
-
-typedef struct CbPackHeader
-{
-	uint8_t		magic;
-	uint8_t		nblocks;
-	uint8_t		offset_bits;	/* of an offset number */
-	uint8_t		form;			/* CbPackForm */
-	uint16_t	count;
-	uint16_t	info;			/* of all, but for what infos say */
-	uint16_t	prefix_len;
-	uint16_t	units;			/* the blob's length / 8 */
-	uint8_t		info_bytes;
-	uint8_t		unused[3];
-} CbPackHeader;
-
-typedef struct CbPackBlock
-{
-	uint16_t	start;			/* first entry */
-	uint16_t	data;			/* place in the blob */
-	uint16_t	heap_base_low;
-	uint16_t	heap_base_high;
-	uint8_t		heap_bits;		/* of a heap block */
-	uint8_t		kind;
-} CbPackBlock;
-
-_Static_assert(sizeof(CbPackHeader) == 16, "header of a packed leaf");
-_Static_assert(sizeof(CbPackBlock) == 10, "directory of a packed leaf");
-_Static_assert(CB_PACK_MAX_BLOCKS <= UINT8_MAX, "blocks of a packed leaf");
+#include "core/cb_pack_format.h"
 
 /* what is common to a blob's entries */
 typedef struct CbPackShape
@@ -120,7 +15,7 @@ typedef struct CbPackShape
 	int			count;
 	int			nblocks;
 	uint16_t	info;
-	uint8_t		info_bytes;
+	uint16_t	info_mask;
 	uint8_t		offset_bits;
 	CbPackForm	form;
 	const unsigned char *prefix;
@@ -161,77 +56,11 @@ typedef struct CbPackColumns
 	uint64_t	word[CB_PACK_MAX_WORDS][CB_PACK_BLOCK];
 } CbPackColumns;
 
-/* ----------------------------------------------------------------
- * Bits and bytes
- * ----------------------------------------------------------------
- */
-
-/* blobs are little-endian in what is packed by bits */
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#define cb_pack_le64(x) __builtin_bswap64(x)
-#else
-#define cb_pack_le64(x) (x)
-#endif
-
-static inline uint64_t
-cb_pack_load(const unsigned char *p)
-{
-	uint64_t	word;
-
-	memcpy(&word, p, sizeof(word));
-	return cb_pack_le64(word);
-}
-
-static inline void
-cb_pack_store(unsigned char *p, uint64_t word)
-{
-	word = cb_pack_le64(word);
-	memcpy(p, &word, sizeof(word));
-}
-
-/* bytes that n values of this many bits take */
-static inline uint32_t
-cb_pack_bytes(uint32_t n, uint32_t bits)
-{
-	return (n * bits + 7) / 8;
-}
-
 /* bits that a number takes */
 static inline uint32_t
 cb_pack_width(uint64_t number)
 {
 	return number == 0 ? 0 : 64 - (uint32_t) __builtin_clzll(number);
-}
-
-/* value k of a column, of at most CB_PACK_MAX_WIDTH bits; reads 8 bytes */
-static inline uint64_t
-cb_pack_get(const unsigned char *column, uint32_t k, uint32_t bits)
-{
-	uint32_t	at = k * bits;
-
-	return (cb_pack_load(column + (at >> 3)) >> (at & 7)) &
-		((UINT64_C(1) << bits) - 1);
-}
-
-/* a word as a number, and a number as a word: all views are involutions */
-static inline uint64_t
-cb_pack_view(uint64_t word, uint32_t view)
-{
-	switch (view)
-	{
-		case CB_PACK_REVERSED:
-			return __builtin_bswap64(word);
-		case CB_PACK_HALVES:
-			return word << 32 | word >> 32;
-		default:
-			return word;
-	}
-}
-
-static inline uint32_t
-cb_pack_align(uint32_t len)
-{
-	return (len + 7) & ~UINT32_C(7);
 }
 
 /* how many bytes from the start are the same in both */
@@ -250,12 +79,6 @@ cb_pack_common(const unsigned char *a, const unsigned char *b, uint32_t max)
 	while (n < max && a[n] == b[n])
 		n++;
 	return n;
-}
-
-static inline uint32_t
-cb_pack_least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
 }
 
 /* ----------------------------------------------------------------
@@ -313,15 +136,6 @@ cb_pack_content(CbPackForm form, const void *body, uint32_t len)
 	return content;
 }
 
-/* where the content begins in the body that has one of this length */
-static inline uint32_t
-cb_pack_content_place(CbPackForm form, uint32_t len)
-{
-	if (form == CB_PACK_FORM_TEXT)
-		return len <= 126 ? 1 : 4;
-	return form == CB_PACK_FORM_HEAD ? 1 : 0;
-}
-
 /* ----------------------------------------------------------------
  * Writing
  * ----------------------------------------------------------------
@@ -357,14 +171,14 @@ cb_pack_begin(CbPackWriter *writer, const CbPackShape *shape, void *out,
 {
 	uint32_t	fixed = sizeof(CbPackHeader) +
 		shape->nblocks * sizeof(CbPackBlock) + (shape->count + 7) / 8;
-	uint32_t	infos = shape->count * shape->info_bytes;
+	uint32_t	infos = cb_pack_info_bytes(shape->count, shape->info_mask);
 
 	capacity &= ~(size_t) 7;
 	if (capacity > CB_PACK_MAX_LEN)
 		capacity = CB_PACK_MAX_LEN;
 	if (capacity < fixed + infos + shape->prefix_len + CB_PACK_PADDING)
 		return false;
-	memset(out, 0, fixed);
+	memset(out, 0, fixed + infos);
 	writer->out = out;
 	writer->pos = fixed + infos;
 	writer->limit = (uint32_t) capacity - CB_PACK_PADDING;
@@ -384,9 +198,12 @@ cb_pack_put_info(CbPackWriter *writer, uint32_t i, uint16_t info)
 	unsigned char *infos = writer->out + sizeof(CbPackHeader) +
 		shape->nblocks * sizeof(CbPackBlock) + (shape->count + 7) / 8;
 
-	if (shape->info_bytes == 1)
-		infos[i] = (unsigned char) (info >> 8);
-	else if (shape->info_bytes == 2)
+	if ((shape->info_mask & (shape->info_mask - 1)) == 0)
+	{
+		if ((info & shape->info_mask) != 0)
+			infos[i / 8] |= (unsigned char) (1 << (i & 7));
+	}
+	else
 	{
 		infos[2 * i] = (unsigned char) (info >> 8);
 		infos[2 * i + 1] = (unsigned char) info;
@@ -410,7 +227,7 @@ cb_pack_end(CbPackWriter *writer)
 	header->info = shape->info;
 	header->prefix_len = (uint16_t) shape->prefix_len;
 	header->units = (uint16_t) (len / 8);
-	header->info_bytes = shape->info_bytes;
+	header->info_mask = shape->info_mask;
 	return len;
 }
 
@@ -666,8 +483,8 @@ cb_pack_survey(const CbPackEntry *entries, int n, CbPackShape *shape)
 		return false;
 	memset(shape, 0, sizeof(*shape));
 	shape->count = n;
-	shape->info = entries[0].info;
-	shape->info_bytes = info_differs == 0 ? 0 : (info_differs & 0xff) == 0 ? 1 : 2;
+	shape->info = entries[0].info & (uint16_t) ~info_differs;
+	shape->info_mask = info_differs;
 	shape->offset_bits = (uint8_t) cb_pack_width(offsets);
 	shape->form = text ? CB_PACK_FORM_TEXT :
 		odd && heads_differ ? CB_PACK_FORM_HEAD : CB_PACK_FORM_RAW;
@@ -831,7 +648,7 @@ cb_pack_encode(const CbPackEntry *entries, int n, void *out, size_t capacity)
 	cb_pack_divide(entries, &plan);
 	if (!cb_pack_begin(&writer, &plan.shape, out, capacity))
 		return 0;
-	for (int i = 0; plan.shape.info_bytes > 0 && i < n; i++)
+	for (int i = 0; plan.shape.info_mask != 0 && i < n; i++)
 		cb_pack_put_info(&writer, (uint32_t) i, entries[i].info);
 	for (int b = 0; b < plan.shape.nblocks; b++)
 	{
@@ -841,423 +658,6 @@ cb_pack_encode(const CbPackEntry *entries, int n, void *out, size_t capacity)
 			return 0;
 	}
 	return cb_pack_end(&writer);
-}
-
-/* ----------------------------------------------------------------
- * Reading
- * ----------------------------------------------------------------
- */
-
-static inline const CbPackBlock *
-cb_pack_directory(const CbPackReader *reader)
-{
-	return (const CbPackBlock *) (reader->blob + sizeof(CbPackHeader));
-}
-
-int
-cb_pack_count(const void *blob)
-{
-	return ((const CbPackHeader *) blob)->count;
-}
-
-int
-cb_pack_nblocks(const void *blob)
-{
-	return ((const CbPackHeader *) blob)->nblocks;
-}
-
-bool
-cb_pack_open(CbPackReader *reader, const void *blob, size_t len)
-{
-	const CbPackHeader *header = blob;
-	uint32_t	fixed;
-
-	if (len < sizeof(CbPackHeader) + CB_PACK_PADDING ||
-		len > CB_PACK_MAX_LEN || len != (size_t) header->units * 8 ||
-		header->magic != CB_PACK_MAGIC ||
-		header->count < 1 || header->count > CB_PACK_MAX_ENTRIES ||
-		header->nblocks < 1 || header->nblocks > header->count ||
-		header->offset_bits > 16 || header->info_bytes > 2 ||
-		header->form > CB_PACK_FORM_HEAD)
-		return false;
-	fixed = sizeof(CbPackHeader) + header->nblocks * sizeof(CbPackBlock) +
-		(header->count + 7) / 8;
-	reader->blob = blob;
-	reader->limit = (uint32_t) len - CB_PACK_PADDING;
-	reader->infos = fixed;
-	reader->data = fixed + header->count * header->info_bytes +
-		header->prefix_len;
-	reader->guess = ((uint32_t) header->nblocks << 16) / header->count;
-	reader->count = header->count;
-	reader->info = header->info;
-	reader->prefix_len = header->prefix_len;
-	reader->nblocks = header->nblocks;
-	reader->offset_bits = header->offset_bits;
-	reader->info_bytes = header->info_bytes;
-	reader->form = header->form;
-	reader->first = 0;
-	reader->nentries = 0;
-	return reader->data <= reader->limit;
-}
-
-int
-cb_pack_block_start(const CbPackReader *reader, int block)
-{
-	if (block < 0 || block >= reader->nblocks)
-		return reader->count;
-	return (int) cb_pack_least(cb_pack_directory(reader)[block].start,
-							   reader->count);
-}
-
-/*
- * The block of entry i, its first entry and their number; NULL: damaged.  The
- * blocks are about equally long, so that a guess is near.
- */
-static inline const CbPackBlock *
-cb_pack_find_block(const CbPackReader *reader, uint32_t i, uint32_t *first,
-				   uint32_t *n)
-{
-	const CbPackBlock *directory = cb_pack_directory(reader);
-	uint32_t	last = reader->nblocks - 1u;
-	uint32_t	b = cb_pack_least((i * reader->guess) >> 16, last);
-	uint32_t	end;
-
-	while (b > 0 && directory[b].start > i)
-		b--;
-	while (b < last && directory[b + 1].start <= i)
-		b++;
-	end = b == last ? reader->count : directory[b + 1].start;
-	*first = directory[b].start;
-	*n = end - *first;
-	if (i < *first || i >= end || *n > CB_PACK_BLOCK ||
-		directory[b].data < reader->data || directory[b].heap_bits > 32 ||
-		directory[b].data + cb_pack_bytes(*n, directory[b].heap_bits +
-										  reader->offset_bits) > reader->limit)
-		return NULL;
-	return &directory[b];
-}
-
-/* the least TID that a block may have */
-static inline uint64_t
-cb_pack_heap_base(const CbPackBlock *block)
-{
-	return (uint64_t) block->heap_base_low << 16 |
-		(uint64_t) block->heap_base_high << 32;
-}
-
-/* TID k of a column */
-static inline uint64_t
-cb_pack_get_tid(const unsigned char *column, uint32_t k, uint32_t bits,
-				uint32_t offset_bits, uint64_t heap_base)
-{
-	uint64_t	tid = cb_pack_get(column, k, bits);
-
-	return (heap_base + (tid >> offset_bits << 16) +
-			(tid & ((UINT64_C(1) << offset_bits) - 1))) &
-		((UINT64_C(1) << 48) - 1);
-}
-
-uint64_t
-cb_pack_tid(const CbPackReader *reader, int i)
-{
-	const CbPackBlock *block;
-	uint32_t	first;
-	uint32_t	n;
-
-	if ((uint32_t) i - reader->first < reader->nentries)
-		return cb_pack_get_tid(reader->blob + reader->tids,
-							   (uint32_t) i - reader->first, reader->tid_bits,
-							   reader->offset_bits, reader->heap_base);
-	if ((uint32_t) i >= reader->count)
-		return 0;
-	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
-	if (block == NULL)
-		return 0;
-	return cb_pack_get_tid(reader->blob + block->data, (uint32_t) i - first,
-						   block->heap_bits + reader->offset_bits,
-						   reader->offset_bits, cb_pack_heap_base(block));
-}
-
-/* Finds the columns of a WORDS block whose bodies are at pos. */
-static bool
-cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
-					 uint32_t nwords)
-{
-	const unsigned char *codes = reader->blob + pos;
-
-	if (nwords > CB_PACK_MAX_WORDS || pos + 9 * nwords > reader->limit)
-		return false;
-	pos += nwords;
-	for (uint32_t w = 0; w < nwords; w++)
-	{
-		reader->code[w] = codes[w];
-		if (codes[w] == CB_PACK_RAW)
-			continue;
-		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH ||
-			CB_PACK_VIEW(codes[w]) > CB_PACK_HALVES)
-			return false;
-		reader->base[w] = cb_pack_load(reader->blob + pos);
-		pos += 8;
-	}
-	for (uint32_t w = 0; w < nwords; w++)
-	{
-		uint32_t	bits = codes[w] == CB_PACK_RAW ? 64 : CB_PACK_WIDTH(codes[w]);
-
-		reader->column[w] = (uint16_t) pos;
-		pos += cb_pack_bytes(n, bits);
-		if (pos > reader->limit)
-			return false;
-	}
-	return true;
-}
-
-/* Makes the block of entry i the one at hand. */
-static bool
-cb_pack_load_block(CbPackReader *reader, uint32_t i)
-{
-	const CbPackBlock *block;
-	uint32_t	first;
-	uint32_t	n;
-	uint32_t	pos;
-
-	reader->nentries = 0;
-	if (i >= reader->count)
-		return false;
-	block = cb_pack_find_block(reader, i, &first, &n);
-	if (block == NULL)
-		return false;
-	reader->kind = block->kind;
-	reader->tids = block->data;
-	reader->tid_bits = (uint8_t) (block->heap_bits + reader->offset_bits);
-	reader->heap_base = cb_pack_heap_base(block);
-	pos = block->data + cb_pack_bytes(n, reader->tid_bits);
-	if (block->kind == CB_PACK_BYTES)
-	{
-		if (n > CB_PACK_BYTES_BLOCK)
-			return false;
-		reader->nparsed = 0;
-		reader->next = pos;
-	}
-	else if (!cb_pack_find_columns(reader, pos, n,
-								   (uint32_t) (block->kind - CB_PACK_WORDS)))
-		return false;
-	reader->first = (uint16_t) first;
-	reader->nentries = (uint16_t) n;
-	return true;
-}
-
-/* a number of at most two bytes */
-static inline uint32_t
-cb_pack_get_number(const unsigned char *blob, uint32_t *pos)
-{
-	uint32_t	number = blob[(*pos)++];
-
-	if (number >= 128)
-		number = (number & 127) | (uint32_t) blob[(*pos)++] << 7;
-	return number;
-}
-
-/* Finds the parts of the entries of a BYTES block up to number k. */
-static bool
-cb_pack_parse(CbPackReader *reader, uint32_t k)
-{
-	uint32_t	pos = reader->next;
-
-	for (uint32_t j = reader->nparsed; j <= k; j++)
-	{
-		uint32_t	shared = 0;
-		uint32_t	rest;
-		uint32_t	len;
-
-		/* these are at most 5 bytes: the padding is 8 */
-		if (j > 0)
-			shared = cb_pack_get_number(reader->blob, &pos);
-		rest = cb_pack_get_number(reader->blob, &pos);
-		pos += reader->form == CB_PACK_FORM_HEAD;
-		len = reader->prefix_len + shared + rest;
-		if ((j > 0 && shared > reader->len[j - 1]) ||
-			cb_pack_content_place((CbPackForm) reader->form, len) + len >
-			CB_PACK_MAX_BODY || pos + rest > reader->limit)
-			return false;
-		reader->pos[j] = (uint16_t) pos;
-		reader->shared[j] = (uint16_t) shared;
-		reader->len[j] = (uint16_t) (shared + rest);
-		pos += rest;
-	}
-	reader->nparsed = (uint8_t) (k + 1);
-	reader->next = pos;
-	return true;
-}
-
-/*
- * Puts entry k of a BYTES block together: its own bytes, and before these,
- * going back, what entries before have said last.  The length of the body.
- */
-static uint32_t
-cb_pack_join(const CbPackReader *reader, uint32_t k, unsigned char *body)
-{
-	uint32_t	prefix_len = reader->prefix_len;
-	uint32_t	len = prefix_len + reader->len[k];
-	uint32_t	place = cb_pack_content_place((CbPackForm) reader->form, len);
-	uint32_t	size = cb_pack_align(place + len);
-	uint32_t	need = reader->len[k];
-	unsigned char *content = body + place + prefix_len;
-
-	if (size > 0)
-		cb_pack_store(body + size - 8, 0);
-	memcpy(body + place, reader->blob + reader->data - prefix_len, prefix_len);
-	for (uint32_t j = k; need > 0; j--)
-	{
-		uint32_t	shared = reader->shared[j];
-
-		if (shared >= need)
-			continue;
-		memcpy(content + shared, reader->blob + reader->pos[j], need - shared);
-		need = shared;
-	}
-	if (reader->form == CB_PACK_FORM_HEAD)
-		body[0] = reader->blob[reader->pos[k] - 1];
-	else if (place == 1)
-		body[0] = (unsigned char) ((len + 1) << 1 | 1);
-	else if (place == 4)
-	{
-		uint32_t	word = (len + 4) << 2;
-
-		for (int b = 0; b < 4; b++)
-			body[b] = (unsigned char) (word >> 8 * b);
-	}
-	return size;
-}
-
-/* Reads entry k of a WORDS block. */
-static void
-cb_pack_read_words(const CbPackReader *reader, uint32_t k, uint32_t nwords,
-				   unsigned char *body)
-{
-	for (uint32_t w = 0; w < nwords; w++)
-	{
-		const unsigned char *column = reader->blob + reader->column[w];
-		uint32_t	code = reader->code[w];
-
-		if (code == CB_PACK_RAW)
-			memcpy(body + 8 * w, column + 8 * k, 8);
-		else
-			cb_pack_store(body + 8 * w,
-						  cb_pack_view(reader->base[w] +
-									   cb_pack_get(column, k, CB_PACK_WIDTH(code)),
-									   CB_PACK_VIEW(code)));
-	}
-}
-
-/* The info of entry i. */
-static inline uint16_t
-cb_pack_get_info(const CbPackReader *reader, uint32_t i)
-{
-	const unsigned char *infos = reader->blob + reader->infos;
-
-	if (reader->info_bytes == 0)
-		return reader->info;
-	if (reader->info_bytes == 1)
-		return (uint16_t) (infos[i] << 8 | (reader->info & 0xff));
-	return (uint16_t) (infos[2 * i] << 8 | infos[2 * i + 1]);
-}
-
-bool
-cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
-{
-	uint32_t	k = (uint32_t) i - reader->first;
-
-	if (k >= reader->nentries)
-	{
-		if (!cb_pack_load_block(reader, (uint32_t) i))
-			return false;
-		k = (uint32_t) i - reader->first;
-	}
-	if (reader->kind != CB_PACK_BYTES)
-	{
-		uint32_t	nwords = (uint32_t) (reader->kind - CB_PACK_WORDS);
-
-		cb_pack_read_words(reader, k, nwords, body);
-		entry->len = (uint16_t) (8 * nwords);
-	}
-	else
-	{
-		if (k >= reader->nparsed && !cb_pack_parse(reader, k))
-			return false;
-		entry->len = (uint16_t) cb_pack_join(reader, k, body);
-	}
-	entry->body = body;
-	entry->info = cb_pack_get_info(reader, (uint32_t) i);
-	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
-								 reader->tid_bits, reader->offset_bits,
-								 reader->heap_base);
-	return true;
-}
-
-bool
-cb_pack_check(const void *blob, size_t len)
-{
-	CbPackReader reader;
-	uint32_t	start = 0;
-
-	if (!cb_pack_open(&reader, blob, len))
-		return false;
-	for (int b = 0; b < reader.nblocks; b++)
-	{
-		if (cb_pack_directory(&reader)[b].start != start ||
-			!cb_pack_load_block(&reader, start) || reader.first != start)
-			return false;
-		if (reader.kind == CB_PACK_BYTES &&
-			!cb_pack_parse(&reader, reader.nentries - 1u))
-			return false;
-		start += reader.nentries;
-	}
-	return start == reader.count;
-}
-
-/* ----------------------------------------------------------------
- * Kill hints
- * ----------------------------------------------------------------
- */
-
-/* the byte of entry i's hint */
-static inline unsigned char *
-cb_pack_hint(const void *blob, uint32_t i)
-{
-	return (unsigned char *) blob + sizeof(CbPackHeader) +
-		((const CbPackHeader *) blob)->nblocks * sizeof(CbPackBlock) + i / 8;
-}
-
-bool
-cb_pack_is_dead(const void *blob, int i)
-{
-	if (i < 0 || i >= cb_pack_count(blob))
-		return false;
-	return __atomic_load_n(cb_pack_hint(blob, (uint32_t) i),
-						   __ATOMIC_RELAXED) >> (i & 7) & 1;
-}
-
-bool
-cb_pack_set_dead(void *blob, int i)
-{
-	unsigned char *hint;
-	unsigned char was;
-
-	if (i < 0 || i >= cb_pack_count(blob))
-		return false;
-	hint = cb_pack_hint(blob, (uint32_t) i);
-	was = __atomic_load_n(hint, __ATOMIC_RELAXED);
-	if (was >> (i & 7) & 1)
-		return false;
-	__atomic_store_n(hint, (unsigned char) (was | 1 << (i & 7)),
-					 __ATOMIC_RELAXED);
-	return true;
-}
-
-void
-cb_pack_clear_dead(void *blob)
-{
-	memset(cb_pack_hint(blob, 0), 0, (size_t) (cb_pack_count(blob) + 7) / 8);
 }
 
 /* ----------------------------------------------------------------
@@ -1304,13 +704,10 @@ cb_pack_copy_words(CbPackRest *rest, CbPackWriter *writer, const int *ordinals,
 
 	for (uint32_t k = 0; k < n; k++)
 	{
-		uint64_t	body[CB_PACK_MAX_WORDS];
-
-		cb_pack_read_words(&rest->reader,
-						   (uint32_t) ordinals[k] - rest->reader.first, nwords,
-						   (unsigned char *) body);
 		for (uint32_t w = 0; w < nwords; w++)
-			columns.word[w][k] = cb_pack_load((unsigned char *) &body[w]);
+			columns.word[w][k] =
+				cb_pack_get_word(&rest->reader,
+								 (uint32_t) ordinals[k] - rest->reader.first, w);
 	}
 	return cb_pack_put_words(writer, &columns, n, nwords, rest->reader.code);
 }
@@ -1347,8 +744,10 @@ cb_pack_copy_block(CbPackRest *rest, CbPackWriter *writer, int start,
 		if ((uint32_t) ordinals[k] - rest->reader.first >= rest->reader.nentries)
 			return false;
 		tids[k] = cb_pack_tid(&rest->reader, ordinals[k]);
-		cb_pack_put_info(writer, (uint32_t) start + k,
-						 cb_pack_get_info(&rest->reader, (uint32_t) ordinals[k]));
+		if (rest->reader.info_mask != 0)
+			cb_pack_put_info(writer, (uint32_t) start + k,
+							 cb_pack_get_info(&rest->reader,
+											  (uint32_t) ordinals[k]));
 	}
 	if (!cb_pack_begin_block(writer, start, rest->reader.kind, tids, n))
 		return false;
@@ -1366,7 +765,7 @@ cb_pack_rest_shape(const CbPackRest *rest, CbPackShape *shape)
 
 	memset(shape, 0, sizeof(*shape));
 	shape->info = reader->info;
-	shape->info_bytes = reader->info_bytes;
+	shape->info_mask = reader->info_mask;
 	shape->offset_bits = reader->offset_bits;
 	shape->form = (CbPackForm) reader->form;
 	for (int b = 0; b < reader->nblocks; b++)

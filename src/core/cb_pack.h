@@ -4,7 +4,7 @@
  *	  Packed leaves: a sequence of index entries as one compact blob.
  *
  * Lossless for any bodies in any order; small for those that are sorted.  The
- * format is described in cb_pack.c.  A blob lies at an 8-aligned address.
+ * format is described in cb_pack_format.h.  A blob lies at an 8-aligned address.
  *
  * A blob is divided into blocks of at most CB_PACK_BLOCK entries, of different
  * lengths.  The first entry of a block is O(1) to read, so a search goes over
@@ -50,24 +50,29 @@ typedef struct CbPackReader
 	uint16_t	prefix_len;
 	uint8_t		nblocks;
 	uint8_t		offset_bits;
-	uint8_t		info_bytes;
 	uint8_t		form;
+	uint16_t	info_mask;
 
 	/* the block at hand, none if nentries is 0 */
 	uint16_t	first;			/* its first entry */
 	uint16_t	nentries;
+	uint16_t	nplain;			/* nentries if its bodies are plain numbers */
 	uint8_t		kind;
 	uint8_t		tid_bits;
 	uint8_t		nparsed;		/* entries whose pos, shared, len are known */
 	uint32_t	tids;
 	uint32_t	next;			/* where the entry after those begins */
 	uint64_t	heap_base;		/* of its TIDs, as a TID */
+	uint64_t	tid_mask;
 	uint64_t	base[CB_PACK_MAX_WORDS];
+	uint64_t	mask[CB_PACK_MAX_WORDS];	/* of a word's width */
 	uint16_t	column[CB_PACK_MAX_WORDS];
 	uint8_t		code[CB_PACK_MAX_WORDS];
+	uint8_t		bits[CB_PACK_MAX_WORDS];	/* of a word: its width */
 	uint16_t	pos[CB_PACK_BYTES_BLOCK];	/* of the bytes not shared */
 	uint16_t	shared[CB_PACK_BYTES_BLOCK];	/* with the entry before */
 	uint16_t	len[CB_PACK_BYTES_BLOCK];	/* without the blob's prefix */
+	uint8_t		link[CB_PACK_BYTES_BLOCK];	/* who has the last byte shared */
 } CbPackReader;
 
 /*

@@ -1,0 +1,466 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_pack_read.c
+ *	  Packed leaves: opening, reading, checking, kill hints.
+ *
+ * A blob may be damaged: nothing is taken from it that was not compared with
+ * its length before.  That is done when a block is made the one at hand, and
+ * for BYTES blocks entry by entry as they are parsed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/cb_pack_format.h"
+
+int
+cb_pack_count(const void *blob)
+{
+	return ((const CbPackHeader *) blob)->count;
+}
+
+int
+cb_pack_nblocks(const void *blob)
+{
+	return ((const CbPackHeader *) blob)->nblocks;
+}
+
+bool
+cb_pack_open(CbPackReader *reader, const void *blob, size_t len)
+{
+	const CbPackHeader *header = blob;
+	uint32_t	fixed;
+
+	if (len < sizeof(CbPackHeader) + CB_PACK_PADDING ||
+		len > CB_PACK_MAX_LEN || len != (size_t) header->units * 8 ||
+		header->magic != CB_PACK_MAGIC ||
+		header->count < 1 || header->count > CB_PACK_MAX_ENTRIES ||
+		header->nblocks < 1 || header->nblocks > header->count ||
+		header->offset_bits > 16 ||
+		header->form > CB_PACK_FORM_HEAD)
+		return false;
+	fixed = sizeof(CbPackHeader) + header->nblocks * sizeof(CbPackBlock) +
+		(header->count + 7) / 8;
+	reader->blob = blob;
+	reader->limit = (uint32_t) len - CB_PACK_PADDING;
+	reader->infos = fixed;
+	reader->data = fixed + header->prefix_len +
+		cb_pack_info_bytes(header->count, header->info_mask);
+	reader->guess = ((uint32_t) header->nblocks << 16) / header->count;
+	reader->count = header->count;
+	reader->info = header->info;
+	reader->info_mask = header->info_mask;
+	reader->prefix_len = header->prefix_len;
+	reader->nblocks = header->nblocks;
+	reader->offset_bits = header->offset_bits;
+	reader->form = header->form;
+	reader->first = 0;
+	reader->nentries = 0;
+	reader->nplain = 0;
+	return reader->data <= reader->limit;
+}
+
+int
+cb_pack_block_start(const CbPackReader *reader, int block)
+{
+	if (block < 0 || block >= reader->nblocks)
+		return reader->count;
+	return (int) cb_pack_least(cb_pack_directory(reader)[block].start,
+							   reader->count);
+}
+
+/*
+ * The block of entry i, its first entry and their number; NULL: damaged.  The
+ * blocks are about equally long, so that a guess is near.
+ */
+static inline const CbPackBlock *
+cb_pack_find_block(const CbPackReader *reader, uint32_t i, uint32_t *first,
+				   uint32_t *n)
+{
+	const CbPackBlock *directory = cb_pack_directory(reader);
+	uint32_t	last = reader->nblocks - 1u;
+	uint32_t	b = cb_pack_least((i * reader->guess) >> 16, last);
+	uint32_t	end;
+
+	while (b > 0 && directory[b].start > i)
+		b--;
+	while (b < last && directory[b + 1].start <= i)
+		b++;
+	end = b == last ? reader->count : directory[b + 1].start;
+	*first = directory[b].start;
+	*n = end - *first;
+	if (i < *first || i >= end || *n > CB_PACK_BLOCK ||
+		directory[b].data < reader->data || directory[b].heap_bits > 32 ||
+		directory[b].data + cb_pack_bytes(*n, directory[b].heap_bits +
+										  reader->offset_bits) > reader->limit)
+		return NULL;
+	return &directory[b];
+}
+
+/* the least TID that a block may have */
+static inline uint64_t
+cb_pack_heap_base(const CbPackBlock *block)
+{
+	return (uint64_t) block->heap_base_low << 16 |
+		(uint64_t) block->heap_base_high << 32;
+}
+
+/* TID k of a column */
+static inline uint64_t
+cb_pack_get_tid(const unsigned char *column, uint32_t k, uint32_t bits,
+				uint64_t mask, uint32_t offset_bits, uint64_t heap_base)
+{
+	uint64_t	tid = cb_pack_get(column, k, bits, mask);
+	uint64_t	heap = tid >> offset_bits;
+
+	return (heap_base + (heap << 16) + (tid ^ heap << offset_bits)) &
+		cb_pack_ones(48);
+}
+
+uint64_t
+cb_pack_tid(const CbPackReader *reader, int i)
+{
+	const CbPackBlock *block;
+	uint32_t	first;
+	uint32_t	n;
+	uint32_t	bits;
+
+	if ((uint32_t) i - reader->first < reader->nentries)
+		return cb_pack_get_tid(reader->blob + reader->tids,
+							   (uint32_t) i - reader->first, reader->tid_bits,
+							   reader->tid_mask, reader->offset_bits,
+							   reader->heap_base);
+	if ((uint32_t) i >= reader->count)
+		return 0;
+	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
+	if (block == NULL)
+		return 0;
+	bits = block->heap_bits + reader->offset_bits;
+	return cb_pack_get_tid(reader->blob + block->data, (uint32_t) i - first,
+						   bits, cb_pack_ones(bits), reader->offset_bits,
+						   cb_pack_heap_base(block));
+}
+
+/* Finds the columns of a WORDS block whose bodies are at pos. */
+static bool
+cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
+					 uint32_t nwords)
+{
+	const unsigned char *codes = reader->blob + pos;
+
+	if (nwords > CB_PACK_MAX_WORDS || pos + 9 * nwords > reader->limit)
+		return false;
+	pos += nwords;
+	for (uint32_t w = 0; w < nwords; w++)
+	{
+		reader->code[w] = codes[w];
+		if (codes[w] == CB_PACK_RAW)
+		{
+			reader->base[w] = 0;
+			continue;
+		}
+		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH ||
+			CB_PACK_VIEW(codes[w]) > CB_PACK_HALVES)
+			return false;
+		reader->base[w] = cb_pack_load(reader->blob + pos);
+		pos += 8;
+	}
+	for (uint32_t w = 0; w < nwords; w++)
+	{
+		uint32_t	bits = codes[w] == CB_PACK_RAW ? 64 : CB_PACK_WIDTH(codes[w]);
+
+		reader->bits[w] = (uint8_t) bits;
+		reader->mask[w] = cb_pack_ones(bits);
+		reader->column[w] = (uint16_t) pos;
+		pos += cb_pack_bytes(n, bits);
+		if (pos > reader->limit)
+			return false;
+	}
+	return true;
+}
+
+bool
+cb_pack_load_block(CbPackReader *reader, uint32_t i)
+{
+	const CbPackBlock *block;
+	uint32_t	first;
+	uint32_t	n;
+	uint32_t	pos;
+
+	reader->nentries = 0;
+	reader->nplain = 0;
+	if (i >= reader->count)
+		return false;
+	block = cb_pack_find_block(reader, i, &first, &n);
+	if (block == NULL)
+		return false;
+	reader->kind = block->kind;
+	reader->tids = block->data;
+	reader->tid_bits = (uint8_t) (block->heap_bits + reader->offset_bits);
+	reader->tid_mask = cb_pack_ones(reader->tid_bits);
+	reader->heap_base = cb_pack_heap_base(block);
+	pos = block->data + cb_pack_bytes(n, reader->tid_bits);
+	if (block->kind == CB_PACK_BYTES)
+	{
+		if (n > CB_PACK_BYTES_BLOCK)
+			return false;
+		reader->nparsed = 0;
+		reader->next = pos;
+	}
+	else if (!cb_pack_find_columns(reader, pos, n,
+								   (uint32_t) (block->kind - CB_PACK_WORDS)))
+		return false;
+	reader->first = (uint16_t) first;
+	reader->nentries = (uint16_t) n;
+	if (reader->kind == CB_PACK_WORDS + 1 && reader->info_mask == 0 &&
+		CB_PACK_VIEW(reader->code[0]) == CB_PACK_PLAIN)
+		reader->nplain = reader->nentries;
+	return true;
+}
+
+/* a number of at most two bytes */
+static inline uint32_t
+cb_pack_get_number(const unsigned char *blob, uint32_t *pos)
+{
+	uint32_t	number = blob[(*pos)++];
+
+	if (number >= 128)
+		number = (number & 127) | (uint32_t) blob[(*pos)++] << 7;
+	return number;
+}
+
+/*
+ * Which entry before number j has said the last byte that j shares: the last
+ * one that shares less itself.
+ */
+static inline uint8_t
+cb_pack_find_link(const CbPackReader *reader, uint32_t j, uint32_t shared)
+{
+	uint32_t	link = j;
+
+	if (shared == 0)
+		return (uint8_t) j;
+	for (link = j - 1; reader->shared[link] >= shared;)
+		link = reader->link[link];
+	return (uint8_t) link;
+}
+
+/* Finds the parts of the entries of a BYTES block up to number k. */
+static bool
+cb_pack_parse(CbPackReader *reader, uint32_t k)
+{
+	uint32_t	pos = reader->next;
+
+	for (uint32_t j = reader->nparsed; j <= k; j++)
+	{
+		uint32_t	shared = 0;
+		uint32_t	rest;
+		uint32_t	len;
+
+		/* these are at most 5 bytes: the padding is 8 */
+		if (j > 0)
+			shared = cb_pack_get_number(reader->blob, &pos);
+		rest = cb_pack_get_number(reader->blob, &pos);
+		pos += reader->form == CB_PACK_FORM_HEAD;
+		len = reader->prefix_len + shared + rest;
+		if ((j > 0 && shared > reader->len[j - 1]) ||
+			cb_pack_content_place((CbPackForm) reader->form, len) + len >
+			CB_PACK_MAX_BODY || pos + rest > reader->limit)
+			return false;
+		reader->pos[j] = (uint16_t) pos;
+		reader->shared[j] = (uint16_t) shared;
+		reader->len[j] = (uint16_t) (shared + rest);
+		reader->link[j] = cb_pack_find_link(reader, j, shared);
+		pos += rest;
+	}
+	reader->nparsed = (uint8_t) (k + 1);
+	reader->next = pos;
+	return true;
+}
+
+/*
+ * Copies bytes of the blob to a body; may write up to 15 bytes behind them
+ * where the body has room for these.
+ */
+static inline void
+cb_pack_copy(const CbPackReader *reader, unsigned char *body, uint32_t to,
+			 uint32_t from, uint32_t n)
+{
+	uint32_t	end = to + n;
+
+	if (end + 16 > CB_PACK_MAX_BODY || from + n + 8 > reader->limit)
+	{
+		memcpy(body + to, reader->blob + from, n);
+		return;
+	}
+	for (; to < end; to += 16, from += 16)
+		memcpy(body + to, reader->blob + from, 16);
+}
+
+/* The contents of entry k of a BYTES block, from this place in the body. */
+static inline void
+cb_pack_join(const CbPackReader *reader, uint32_t k, unsigned char *body,
+			 uint32_t place)
+{
+	uint8_t		chain[CB_PACK_BYTES_BLOCK];
+	uint32_t	n = 0;
+	uint32_t	j = k;
+
+	cb_pack_copy(reader, body, place, reader->data - reader->prefix_len,
+				 reader->prefix_len);
+	place += reader->prefix_len;
+	for (; reader->shared[j] > 0; j = reader->link[j])
+		chain[n++] = (uint8_t) j;
+	while (n > 0)
+	{
+		uint32_t	next = chain[--n];
+
+		cb_pack_copy(reader, body, place + reader->shared[j], reader->pos[j],
+					 (uint32_t) reader->shared[next] - reader->shared[j]);
+		j = next;
+	}
+	cb_pack_copy(reader, body, place + reader->shared[k], reader->pos[k],
+				 (uint32_t) reader->len[k] - reader->shared[k]);
+}
+
+/* Reads the body of entry k of a BYTES block; its length. */
+static uint32_t
+cb_pack_read_bytes(const CbPackReader *reader, uint32_t k, unsigned char *body)
+{
+	uint32_t	len = reader->prefix_len + reader->len[k];
+	uint32_t	place = cb_pack_content_place((CbPackForm) reader->form, len);
+	uint32_t	size = cb_pack_align(place + len);
+
+	cb_pack_join(reader, k, body, place);
+	for (uint32_t b = place + len; b < size; b++)
+		body[b] = 0;
+	if (reader->form == CB_PACK_FORM_HEAD)
+		body[0] = reader->blob[reader->pos[k] - 1];
+	else if (place == 1)
+		body[0] = (unsigned char) ((len + 1) << 1 | 1);
+	else if (place == 4)
+	{
+		for (int b = 0; b < 4; b++)
+			body[b] = (unsigned char) ((len + 4) << 2 >> 8 * b);
+	}
+	return size;
+}
+
+/* cb_pack_read of any entry */
+static bool __attribute__((noinline))
+cb_pack_read_any(CbPackReader *reader, uint32_t i, CbPackEntry *entry,
+				 unsigned char *body)
+{
+	uint32_t	k = i - reader->first;
+
+	if (k >= reader->nentries)
+	{
+		if (!cb_pack_load_block(reader, i))
+			return false;
+		k = i - reader->first;
+	}
+	if (reader->kind != CB_PACK_BYTES)
+	{
+		uint32_t	nwords = (uint32_t) (reader->kind - CB_PACK_WORDS);
+
+		for (uint32_t w = 0; w < nwords; w++)
+			cb_pack_store(body + 8 * w, cb_pack_get_word(reader, k, w));
+		entry->len = (uint16_t) (8 * nwords);
+	}
+	else
+	{
+		if (k >= reader->nparsed && !cb_pack_parse(reader, k))
+			return false;
+		entry->len = (uint16_t) cb_pack_read_bytes(reader, k, body);
+	}
+	entry->body = body;
+	entry->info = cb_pack_get_info(reader, i);
+	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
+								 reader->tid_bits, reader->tid_mask,
+								 reader->offset_bits, reader->heap_base);
+	return true;
+}
+
+/* Where bodies are plain numbers it is a few shifts; that is the usual case. */
+bool
+cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
+{
+	uint32_t	k = (uint32_t) i - reader->first;
+
+	if (k >= reader->nplain)
+		return cb_pack_read_any(reader, (uint32_t) i, entry, body);
+	cb_pack_store(body, reader->base[0] +
+				  cb_pack_get(reader->blob + reader->column[0], k,
+							  reader->bits[0], reader->mask[0]));
+	entry->body = body;
+	entry->len = 8;
+	entry->info = reader->info;
+	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
+								 reader->tid_bits, reader->tid_mask,
+								 reader->offset_bits, reader->heap_base);
+	return true;
+}
+
+bool
+cb_pack_check(const void *blob, size_t len)
+{
+	CbPackReader reader;
+	uint32_t	start = 0;
+
+	if (!cb_pack_open(&reader, blob, len))
+		return false;
+	for (int b = 0; b < reader.nblocks; b++)
+	{
+		if (cb_pack_directory(&reader)[b].start != start ||
+			!cb_pack_load_block(&reader, start) || reader.first != start)
+			return false;
+		if (reader.kind == CB_PACK_BYTES &&
+			!cb_pack_parse(&reader, reader.nentries - 1u))
+			return false;
+		start += reader.nentries;
+	}
+	return start == reader.count;
+}
+
+/* ----------------------------------------------------------------
+ * Kill hints
+ * ----------------------------------------------------------------
+ */
+
+/* the byte of entry i's hint */
+static inline unsigned char *
+cb_pack_hint(const void *blob, uint32_t i)
+{
+	return (unsigned char *) blob + sizeof(CbPackHeader) +
+		((const CbPackHeader *) blob)->nblocks * sizeof(CbPackBlock) + i / 8;
+}
+
+bool
+cb_pack_is_dead(const void *blob, int i)
+{
+	if (i < 0 || i >= cb_pack_count(blob))
+		return false;
+	return __atomic_load_n(cb_pack_hint(blob, (uint32_t) i),
+						   __ATOMIC_RELAXED) >> (i & 7) & 1;
+}
+
+bool
+cb_pack_set_dead(void *blob, int i)
+{
+	unsigned char *hint;
+	unsigned char was;
+
+	if (i < 0 || i >= cb_pack_count(blob))
+		return false;
+	hint = cb_pack_hint(blob, (uint32_t) i);
+	was = __atomic_load_n(hint, __ATOMIC_RELAXED);
+	if (was >> (i & 7) & 1)
+		return false;
+	__atomic_store_n(hint, (unsigned char) (was | 1 << (i & 7)),
+					 __ATOMIC_RELAXED);
+	return true;
+}
+
+void
+cb_pack_clear_dead(void *blob)
+{
+	memset(cb_pack_hint(blob, 0), 0, (size_t) (cb_pack_count(blob) + 7) / 8);
+}
