@@ -11,7 +11,8 @@
 
 #define LEAF 8120				/* room for one item on a page */
 #define TUPLE 12				/* header and line pointer of a plain tuple */
-#define ROUNDS 2000
+#define ROUNDS 400
+#define REPEATS 5
 
 static uint64_t blob[CB_PACK_MAX_LEN / 8];
 static uint64_t rest[CB_PACK_MAX_LEN / 8];
@@ -30,12 +31,12 @@ now(void)
 }
 
 static double
-time_encode(int n, int rounds)
+time_encode(size_t len, int n, int rounds)
 {
 	double		start = now();
 
 	for (int r = 0; r < rounds; r++)
-		sum += cb_pack_encode(set.entries, n, blob, LEAF);
+		sum += cb_pack_encode(set.entries, n, blob, LEAF) - len;
 	return (now() - start) / rounds / n;
 }
 
@@ -97,6 +98,23 @@ time_delete(size_t len, int n, int rounds)
 	return (now() - start) / rounds / n;
 }
 
+typedef double (*timer) (size_t len, int n, int rounds);
+
+/* the least of several times: others use the machine too */
+static double
+least(timer measure, size_t len, int n, int rounds)
+{
+	double		best = measure(len, n, rounds);
+
+	for (int i = 1; i < REPEATS; i++)
+	{
+		double		next = measure(len, n, rounds);
+
+		best = next < best ? next : best;
+	}
+	return best;
+}
+
 static void
 bench(PackShape shape)
 {
@@ -112,12 +130,13 @@ bench(PackShape shape)
 	for (int i = 0; i < n; i++)
 		plain += set.entries[i].len + TUPLE;
 	rounds = ROUNDS * 1000 / (n + 100);
-	rounds = rounds > 10000 ? 10000 : rounds;
+	rounds = rounds > 2000 ? 2000 : rounds;
 	sum += cb_pack_open(&reader, blob, len);
 	printf("%-17s %5d %7.2f %7.2f %4.0f%% %7.2f %7.2f %7.2f %7.2f\n",
 		   pack_shape_names[shape], n, (double) len / n, plain / n,
-		   100 * len / plain, time_encode(n, rounds), time_read(len, n, rounds),
-		   time_random(len, n, rounds / 4), time_delete(len, n, rounds / 4));
+		   100 * len / plain, least(time_encode, len, n, rounds),
+		   least(time_read, len, n, rounds), least(time_random, len, n, rounds),
+		   least(time_delete, len, n, rounds));
 	fflush(stdout);
 }
 
@@ -132,5 +151,5 @@ main(int argc, char **argv)
 		if (argc < 2 || atoi(argv[1]) == shape)
 			bench((PackShape) shape);
 	}
-	return sum == 0;
+	return sum == 1;
 }

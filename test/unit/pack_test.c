@@ -9,7 +9,9 @@
 #define CAPACITY CB_PACK_MAX_LEN
 
 static uint64_t blob_space[CAPACITY / 8];
+static uint64_t other_space[CAPACITY / 8];
 static unsigned char *const blob = (unsigned char *) blob_space;
+static unsigned char *const other = (unsigned char *) other_space;
 static PackSet set;
 static uint64_t seed = 88172645463325252u;
 
@@ -107,9 +109,409 @@ test_round_trip(void)
 	}
 }
 
+/* A full leaf is what the codec is for: as many entries as 8 kB take. */
+static int
+fill_leaf(PackShape shape, size_t *len)
+{
+	int			n = CB_PACK_MAX_ENTRIES;
+
+	pack_make(&set, shape, n, &seed);
+	for (; n > 0; n = n > 64 ? n - 32 : n - 1)
+	{
+		*len = cb_pack_encode(set.entries, n, blob, 8120);
+		if (*len != 0)
+			return n;
+	}
+	return 0;
+}
+
+/* The sizes that the format is made for, bytes an entry in hundredths. */
+static void
+test_sizes(void)
+{
+	static const struct
+	{
+		PackShape	shape;
+		size_t		most;
+	}			sizes[] = {
+		{PACK_RANDOM_INT, 950}, {PACK_DUPLICATE_INT, 350},
+		{PACK_SERIAL_INT, 450}, {PACK_UUID, 1850}, {PACK_TWO_INT4, 850},
+		{PACK_URL, 2700}, {PACK_SHORT_TEXT, 900}, {PACK_EQUAL_TEXT, 350},
+		{PACK_MIXED_INFO, 960}
+	};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+	{
+		size_t		len;
+		int			n = fill_leaf(sizes[i].shape, &len);
+
+		if (!CHECK(n > 0 && 100 * len <= sizes[i].most * (size_t) n))
+			printf("# %s: %zu bytes for %d entries\n",
+				   pack_shape_names[sizes[i].shape], len, n);
+	}
+}
+
+/* A blob fits where it is as long as the room, and in no less. */
+static void
+test_capacity(void)
+{
+	for (int shape = 0; shape < PACK_NSHAPES; shape++)
+	{
+		int			n = 1 + (int) unit_below(&seed, 100);
+		size_t		len;
+		unsigned char *exact;
+
+		pack_make(&set, (PackShape) shape, n, &seed);
+		len = encode(0, n);
+		if (len == 0)
+			continue;
+		exact = malloc(len);
+		CHECK(cb_pack_encode(set.entries, n, exact, len) == len);
+		CHECK(memcmp(exact, blob, len) == 0);
+		CHECK(cb_pack_encode(set.entries, n, exact, len - 1) == 0);
+		free(exact);
+		for (size_t room = 0; room < len; room += 8)
+		{
+			exact = malloc(room + 1);
+			CHECK(cb_pack_encode(set.entries, n, exact, room) == 0);
+			free(exact);
+		}
+	}
+}
+
+/* The same entries from other memory into other memory make the same blob. */
+static void
+test_deterministic(void)
+{
+	static PackSet copy;
+
+	for (int shape = 0; shape < PACK_NSHAPES; shape++)
+	{
+		uint64_t	from = seed;
+		size_t		len;
+
+		pack_make(&set, (PackShape) shape, 300, &seed);
+		pack_make(&copy, (PackShape) shape, 300, &from);
+		len = encode(0, 300);
+		memset(other, 0xff, CAPACITY);
+		CHECK(cb_pack_encode(copy.entries, 300, other, CAPACITY) == len);
+		CHECK(memcmp(blob, other, len) == 0);
+	}
+	free(copy.space);
+}
+
+static void
+test_refuses(void)
+{
+	uint64_t	body[400] = {0};
+	CbPackEntry entries[2] = {{body, 8, 0, 1}, {body, 8, 0, 2}};
+	CbPackReader reader;
+	CbPackEntry entry;
+	size_t		len;
+
+	CHECK(cb_pack_encode(entries, 0, blob, CAPACITY) == 0);
+	CHECK(cb_pack_encode(entries, CB_PACK_MAX_ENTRIES + 1, blob, CAPACITY) == 0);
+	entries[1].len = 12;
+	CHECK(cb_pack_encode(entries, 2, blob, CAPACITY) == 0);
+	entries[1].len = CB_PACK_MAX_BODY + 8;
+	CHECK(cb_pack_encode(entries, 2, blob, CAPACITY) == 0);
+	entries[1].len = 8;
+	entries[1].tid = UINT64_C(1) << 48;
+	CHECK(cb_pack_encode(entries, 2, blob, CAPACITY) == 0);
+	entries[1].tid--;
+	len = cb_pack_encode(entries, 2, blob, CAPACITY);
+	check_holds(blob, len, entries, 2);
+	CHECK(cb_pack_open(&reader, blob, len));
+	CHECK(!cb_pack_read(&reader, 2, &entry, body));
+	CHECK(!cb_pack_read(&reader, -1, &entry, body));
+	CHECK(cb_pack_tid(&reader, 2) == 0 && cb_pack_tid(&reader, -1) == 0);
+	CHECK(!cb_pack_open(&reader, blob, len - 8));
+	CHECK(!cb_pack_open(&reader, blob, len + 8));
+	CHECK(!cb_pack_open(&reader, blob, 0));
+}
+
+static void
+test_hints(void)
+{
+	static bool dead[500];
+	size_t		len;
+
+	pack_make(&set, PACK_MIXED, 500, &seed);
+	len = encode(0, 500);
+	memcpy(other, blob, len);
+	for (int round = 0; round < 400; round++)
+	{
+		int			i = (int) unit_below(&seed, 500);
+
+		CHECK(cb_pack_set_dead(blob, i) == !dead[i]);
+		dead[i] = true;
+	}
+	for (int i = 0; i < 500; i++)
+		CHECK(cb_pack_is_dead(blob, i) == dead[i]);
+	CHECK(!cb_pack_is_dead(blob, 500) && !cb_pack_set_dead(blob, 500));
+	CHECK(!cb_pack_is_dead(blob, -1) && !cb_pack_set_dead(blob, -1));
+	check_holds(blob, len, set.entries, 500);
+	cb_pack_clear_dead(blob);
+	CHECK(memcmp(blob, other, len) == 0);
+}
+
+/* Picks ordinals of n to remove, about one in "in", by a pattern; how many. */
+static int
+pick(uint16_t *ordinals, int n, uint32_t in)
+{
+	int			npicked = 0;
+	bool		range = unit_below(&seed, 3) == 0;
+	int			from = (int) unit_below(&seed, (uint32_t) n);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (range ? i >= from && i < from + n / (int) in + 1 :
+			unit_below(&seed, in) == 0)
+			ordinals[npicked++] = (uint16_t) i;
+	}
+	return npicked;
+}
+
+/* Removes from a blob and from the set until nothing is left. */
+static void
+remove_all(size_t len, int n, uint32_t in)
+{
+	uint16_t	ordinals[CB_PACK_MAX_ENTRIES];
+
+	while (n > 0)
+	{
+		int			npicked = pick(ordinals, n, in);
+		unsigned char *exact = malloc(len);
+		size_t		left;
+		int			to = 0;
+
+		cb_pack_set_dead(blob, (int) unit_below(&seed, (uint32_t) n));
+		left = cb_pack_delete(blob, len, ordinals, npicked, exact);
+		CHECK(left <= len && left % 8 == 0);
+		for (int i = 0, p = 0; i < n; i++)
+		{
+			if (p < npicked && ordinals[p] == i)
+				p++;
+			else
+				set.entries[to++] = set.entries[i];
+		}
+		n = to;
+		CHECK((left == 0) == (n == 0));
+		if (n > 0)
+			check_holds(exact, left, set.entries, n);
+		for (int i = 0; i < n; i++)
+			CHECK(!cb_pack_is_dead(exact, i));
+		memcpy(blob, exact, left);
+		free(exact);
+		len = left;
+		if (atomic_load(&unit_failures) > 0)
+			return;
+	}
+}
+
+static void
+test_delete(void)
+{
+	for (int shape = 0; shape < PACK_NSHAPES; shape++)
+	{
+		for (uint32_t in = 1; in <= 40; in = in * 2 + 1)
+		{
+			int			n = (int) unit_below(&seed, in < 10 ? 1000 : 200) + 1;
+			size_t		len;
+
+			pack_make(&set, (PackShape) shape, n, &seed);
+			len = encode(0, n);
+			if (len != 0)
+				remove_all(len, n, in);
+		}
+	}
+}
+
+/* Removing one entry, whichever, never grows a blob before it is padded. */
+static void
+test_delete_one(void)
+{
+	for (int shape = 0; shape < PACK_NSHAPES; shape++)
+	{
+		int			n = 90;
+		size_t		len;
+
+		pack_make(&set, (PackShape) shape, n, &seed);
+		len = encode(0, n);
+		for (uint16_t i = 0; len != 0 && i < n; i++)
+		{
+			size_t		left = cb_pack_delete(blob, len, &i, 1, other);
+
+			CHECK(left > 0 && left <= len);
+			CHECK(cb_pack_check(other, left));
+		}
+	}
+}
+
+/* Does with a blob that may be damaged all that one may do. */
+static void
+use_damaged(const unsigned char *data, size_t len)
+{
+	CbPackReader reader;
+	CbPackEntry entry;
+	uint64_t   *body;
+	bool		good = cb_pack_check(data, len);
+	int			n;
+
+	if (!cb_pack_open(&reader, data, len))
+	{
+		CHECK(!good);
+		return;
+	}
+	body = malloc(CB_PACK_MAX_BODY);
+	n = cb_pack_count(data);
+	for (int i = 0; i < n; i++)
+	{
+		bool		read = cb_pack_read(&reader, i, &entry, body);
+
+		CHECK(read || !good);
+		CHECK(!read || (entry.len <= CB_PACK_MAX_BODY && entry.len % 8 == 0));
+		CHECK(!read || cb_pack_tid(&reader, i) == entry.tid);
+	}
+	for (int round = 0; round < 50; round++)
+	{
+		int			i = (int) unit_below(&seed, (uint32_t) n + 2);
+
+		CHECK(cb_pack_read(&reader, i, &entry, body) || !good || i >= n);
+		cb_pack_tid(&reader, (int) unit_below(&seed, (uint32_t) n));
+	}
+	for (int b = 0; b <= cb_pack_nblocks(data); b++)
+		CHECK(cb_pack_block_start(&reader, b) <= n);
+	for (int i = 0; i < n; i += 7)
+		cb_pack_is_dead(data, i);
+	free(body);
+}
+
+/* Changes some bytes or bits of it, most of them near the front. */
+static void
+damage(unsigned char *data, size_t len)
+{
+	for (uint32_t left = 1 + unit_below(&seed, 4); left > 0; left--)
+	{
+		uint32_t	room = unit_below(&seed, 2) ? (uint32_t) len :
+			len < 100 ? (uint32_t) len : 100;
+		uint32_t	place = unit_below(&seed, room);
+
+		if (unit_below(&seed, 2))
+			data[place] ^= (unsigned char) (1u << unit_below(&seed, 8));
+		else
+			data[place] = (unsigned char) unit_random(&seed);
+	}
+}
+
+/*
+ * Damages blobs, and cuts them, in memory of their exact length, which the
+ * address sanitizer guards.
+ */
+static void
+test_damaged(void)
+{
+	for (int round = 0; round < 6000; round++)
+	{
+		PackShape	shape = (PackShape) unit_below(&seed, PACK_NSHAPES);
+		int			n = 1 + (int) unit_below(&seed, 150);
+		uint16_t	ordinals[CB_PACK_MAX_ENTRIES];
+		unsigned char *data;
+		unsigned char *rest;
+		size_t		len;
+
+		pack_make(&set, shape, n, &seed);
+		len = encode(0, n);
+		if (len == 0)
+			continue;
+		if (unit_below(&seed, 4) == 0)
+		{
+			len = len * unit_below(&seed, 100) / 100 & ~(size_t) 7;
+			if (unit_below(&seed, 2) && len >= 16)
+				((uint16_t *) blob)[5] = (uint16_t) (len / 8);
+		}
+		data = malloc(len);
+		rest = malloc(len);
+		memcpy(data, blob, len);
+		if (len > 0 && unit_below(&seed, 8) != 0)
+			damage(data, len);
+		use_damaged(data, len);
+		if (len >= 16)
+		{
+			size_t		left = cb_pack_delete(data, len, ordinals,
+											  pick(ordinals, n, 5), rest);
+
+			CHECK(left <= len);
+			if (left > 0)
+				use_damaged(rest, left);
+		}
+		free(data);
+		free(rest);
+	}
+}
+
+/* Random bytes behind a header that is right. */
+static void
+test_garbage(void)
+{
+	for (int round = 0; round < 6000; round++)
+	{
+		size_t		len = 24 + 8 * (size_t) unit_below(&seed, 200);
+		unsigned char *data = malloc(len);
+		uint32_t	zeros = unit_below(&seed, 8);
+
+		for (size_t i = 0; i < len; i++)
+			data[i] = unit_below(&seed, 8) < zeros ? 0 :
+				(unsigned char) unit_random(&seed);
+		cb_pack_encode(&(CbPackEntry) {data, 8, 0, 1}, 1, blob, CAPACITY);
+		data[0] = blob[0];
+		data[1] = (unsigned char) (1 + unit_below(&seed, 8));
+		data[2] = (unsigned char) unit_below(&seed, 17);
+		data[3] = (unsigned char) unit_below(&seed, 3);
+		((uint16_t *) data)[2] = (uint16_t) (1 + unit_below(&seed, 100));
+		((uint16_t *) data)[4] = (uint16_t) unit_below(&seed, 100);
+		((uint16_t *) data)[5] = (uint16_t) (len / 8);
+		use_damaged(data, len);
+		free(data);
+	}
+}
+
+/* Encodes, removes, and encodes what is left with others, over and over. */
+static void
+test_random(void)
+{
+	for (int round = 0; round < 400; round++)
+	{
+		PackShape	shape = (PackShape) unit_below(&seed, PACK_NSHAPES);
+		int			n = 1 + (int) unit_below(&seed, 700);
+		int			from = (int) unit_below(&seed, (uint32_t) n);
+		size_t		len;
+
+		pack_make(&set, shape, n, &seed);
+		len = encode(from, n - from);
+		if (len == 0)
+			continue;
+		check_holds(blob, len, set.entries + from, n - from);
+		memmove(set.entries, set.entries + from,
+				(size_t) (n - from) * sizeof(CbPackEntry));
+		remove_all(len, n - from, 2 + unit_below(&seed, 6));
+	}
+}
+
 int
 main(void)
 {
 	unit_run("pack: reads what was encoded", test_round_trip);
+	unit_run("pack: sizes", test_sizes);
+	unit_run("pack: capacity", test_capacity);
+	unit_run("pack: the same entries make the same blob", test_deterministic);
+	unit_run("pack: refuses what is no entry", test_refuses);
+	unit_run("pack: kill hints", test_hints);
+	unit_run("pack: removing until nothing is left", test_delete);
+	unit_run("pack: removing one", test_delete_one);
+	unit_run("pack: random sequences", test_random);
+	unit_run("pack: damaged blobs", test_damaged);
+	unit_run("pack: random bytes", test_garbage);
+	free(set.space);
 	return unit_status;
 }
