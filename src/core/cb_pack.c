@@ -102,7 +102,7 @@ cb_pack_is_text(const unsigned char *body, uint32_t len)
 		if ((body[0] & 3) != 0 || size < 4 + 127)
 			return false;
 	}
-	if (size == 0 || size > len || cb_pack_align(size) != len)
+	if (size > len || cb_pack_align(size) != len)
 		return false;
 	while (size < len && body[size] == 0)
 		size++;
@@ -127,7 +127,7 @@ cb_pack_content(CbPackForm form, const void *body, uint32_t len)
 	for (int i = 0; i < 7 && content.len > 0 &&
 		 content.bytes[content.len - 1] == 0; i++)
 		content.len--;
-	if (form == CB_PACK_FORM_HEAD && content.len > 0)
+	if (form == CB_PACK_FORM_HEAD)
 	{
 		content.head = content.bytes[0];
 		content.bytes++;

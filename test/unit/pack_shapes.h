@@ -28,6 +28,7 @@ typedef enum PackShape
 	PACK_SHORT_TEXT,
 	PACK_LONG_TEXT,				/* some with a long length word */
 	PACK_TEXT_INT,				/* a text and a bigint */
+	PACK_DIRTY_TEXT,			/* bytes behind the end of some */
 	PACK_EQUAL_TEXT,
 	PACK_HUGE,					/* bodies of the greatest length */
 	PACK_EMPTY,					/* no bodies */
@@ -42,7 +43,7 @@ static const char *const pack_shape_names[] = {
 	"random bigint", "duplicate bigint", "serial bigint", "signed bigint",
 	"wrapped bigint", "descending bigint", "noise bigint", "two int4",
 	"float8", "uuid", "two int8", "url", "short text", "long text",
-	"text and bigint", "equal text", "huge", "empty", "zeros", "mixed info",
+	"text and bigint", "dirty text", "equal text", "huge", "empty", "zeros", "mixed info",
 	"mixed", "noise"
 };
 
@@ -182,6 +183,12 @@ pack_make_other(PackSet *set, PackShape shape, unsigned char *body,
 			n = (n + 7) & ~(size_t) 7;
 			memcpy(body + n, &word, 8);
 			return n + 8;
+		case PACK_DIRTY_TEXT:
+			n = (size_t) sprintf(text, "%x", unit_below(seed, 1 << 20));
+			n = pack_varlena(body, text, n);
+			if (n % 8 != 0 && unit_below(seed, 10) == 0)
+				body[n++] = 1;
+			return n;
 		case PACK_EQUAL_TEXT:
 			return pack_varlena(body, "the same for all", 16);
 		case PACK_HUGE:

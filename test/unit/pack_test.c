@@ -135,9 +135,9 @@ test_sizes(void)
 		size_t		most;
 	}			sizes[] = {
 		{PACK_RANDOM_INT, 950}, {PACK_DUPLICATE_INT, 350},
-		{PACK_SERIAL_INT, 450}, {PACK_UUID, 1850}, {PACK_TWO_INT4, 850},
+		{PACK_SERIAL_INT, 450}, {PACK_SIGNED_INT, 415}, {PACK_UUID, 1850}, {PACK_TWO_INT4, 850},
 		{PACK_URL, 2700}, {PACK_SHORT_TEXT, 900}, {PACK_EQUAL_TEXT, 350},
-		{PACK_MIXED_INFO, 960}
+		{PACK_MIXED_INFO, 960}, {PACK_LONG_TEXT, 4000}, {PACK_TEXT_INT, 2500}
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -380,14 +380,20 @@ use_damaged(const unsigned char *data, size_t len)
 		CHECK(cb_pack_read(&reader, i, &entry, body) || !good || i >= n);
 		cb_pack_tid(&reader, (int) unit_below(&seed, (uint32_t) n));
 	}
-	for (int b = 0; b <= cb_pack_nblocks(data); b++)
-		CHECK(cb_pack_block_start(&reader, b) <= n);
+	for (int b = 0; b < cb_pack_nblocks(data); b++)
+	{
+		int			start = cb_pack_block_start(&reader, b);
+		int			end = cb_pack_block_start(&reader, b + 1);
+
+		CHECK(start <= n && end <= n);
+		CHECK(!good || (end > start && end - start <= CB_PACK_BLOCK));
+	}
 	for (int i = 0; i < n; i += 7)
 		cb_pack_is_dead(data, i);
 	free(body);
 }
 
-/* Changes some bytes or bits of it, most of them near the front. */
+/* Changes some bytes or bits of it, half of them near the front. */
 static void
 damage(unsigned char *data, size_t len)
 {
@@ -397,7 +403,10 @@ damage(unsigned char *data, size_t len)
 			len < 100 ? (uint32_t) len : 100;
 		uint32_t	place = unit_below(&seed, room);
 
-		if (unit_below(&seed, 2))
+		if (unit_below(&seed, 4) == 0)
+			memset(data + place, 0,
+				   1 + unit_below(&seed, (uint32_t) len - place) / 4);
+		else if (unit_below(&seed, 2))
 			data[place] ^= (unsigned char) (1u << unit_below(&seed, 8));
 		else
 			data[place] = (unsigned char) unit_random(&seed);
@@ -411,7 +420,7 @@ damage(unsigned char *data, size_t len)
 static void
 test_damaged(void)
 {
-	for (int round = 0; round < 6000; round++)
+	for (int round = 0; round < 12000; round++)
 	{
 		PackShape	shape = (PackShape) unit_below(&seed, PACK_NSHAPES);
 		int			n = 1 + (int) unit_below(&seed, 150);
@@ -448,6 +457,31 @@ test_damaged(void)
 		free(data);
 		free(rest);
 	}
+}
+
+/* A prefix of zeros is not the one of any body: nothing is made of it. */
+static void
+test_damaged_prefix(void)
+{
+	char		bodies[2][17] = {"abcdefgh", "abcdefghi"};
+	CbPackEntry entries[2] = {{bodies[0], 8, 0, 1}, {bodies[1], 16, 0, 2}};
+	size_t		len = cb_pack_encode(entries, 2, blob, CAPACITY);
+	uint16_t	second = 1;
+	unsigned char *rest = malloc(len);
+	int			found = 0;
+
+	for (size_t i = 0; i + 8 <= len; i++)
+	{
+		if (memcmp(blob + i, "abcdefgh", 8) == 0)
+		{
+			memset(blob + i, 0, 8);
+			found++;
+		}
+	}
+	CHECK(found == 1);
+	use_damaged(blob, len);
+	CHECK(cb_pack_delete(blob, len, &second, 1, rest) == 0);
+	free(rest);
 }
 
 /* Random bytes behind a header that is right. */
@@ -511,6 +545,7 @@ main(void)
 	unit_run("pack: removing one", test_delete_one);
 	unit_run("pack: random sequences", test_random);
 	unit_run("pack: damaged blobs", test_damaged);
+	unit_run("pack: a damaged prefix", test_damaged_prefix);
 	unit_run("pack: random bytes", test_garbage);
 	free(set.space);
 	return unit_status;
