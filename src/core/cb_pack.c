@@ -9,6 +9,8 @@
  */
 #include "core/cb_pack_format.h"
 
+#define CB_PACK_SAMPLE		6	/* values that are looked at first */
+
 /* what is common to a blob's entries */
 typedef struct CbPackShape
 {
@@ -163,6 +165,37 @@ cb_pack_number_len(uint32_t number)
 }
 
 /*
+ * Appends n numbers of this many bits, at most CB_PACK_MAX_WIDTH.  There is
+ * room; up to 8 bytes behind them are overwritten too.  Narrow numbers are
+ * joined by twos first, as each store waits for the one before it.
+ */
+static void
+cb_pack_put_bits(CbPackWriter *writer, uint64_t *numbers, uint32_t n,
+				 uint32_t width)
+{
+	unsigned char *p = writer->out + writer->pos;
+	uint64_t	bits = 0;
+	uint32_t	at = 0;
+
+	writer->pos += cb_pack_bytes(n, width);
+	if (2 * width <= CB_PACK_MAX_WIDTH)
+	{
+		for (uint32_t k = 0; k < n / 2; k++)
+			numbers[k] = numbers[2 * k] | numbers[2 * k + 1] << width;
+		if (n % 2 != 0)
+			numbers[n / 2] = numbers[n - 1];
+		n = (n + 1) / 2;
+		width *= 2;
+	}
+	for (uint32_t k = 0; k < n; k++, at += width)
+	{
+		bits |= numbers[k] << (at & 7);
+		cb_pack_store(p + (at >> 3), bits);
+		bits >>= ((at & 7) + width) & ~UINT32_C(7);
+	}
+}
+
+/*
  * Begins a blob: all before the blocks; the infos are left to the caller.
  */
 static bool
@@ -241,10 +274,8 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
 	uint32_t	offset_bits = writer->shape->offset_bits;
 	uint64_t	least = tids[0];
 	uint64_t	most = tids[0];
-	uint64_t	bits = 0;
-	uint32_t	filled = 0;
+	uint64_t	numbers[CB_PACK_BLOCK];
 	uint32_t	width;
-	unsigned char *p = writer->out + writer->pos;
 
 	for (uint32_t k = 1; k < n; k++)
 	{
@@ -262,16 +293,9 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
 	if (!cb_pack_has_room(writer, cb_pack_bytes(n, width)))
 		return false;
 	for (uint32_t k = 0; k < n; k++)
-	{
-		bits |= (((tids[k] >> 16) - least) << offset_bits |
-				 (tids[k] & 0xffff)) << filled;
-		filled += width;
-		cb_pack_store(p, bits);
-		p += filled >> 3;
-		bits >>= filled & ~UINT32_C(7);
-		filled &= 7;
-	}
-	writer->pos += cb_pack_bytes(n, width);
+		numbers[k] = ((tids[k] >> 16) - least) << offset_bits |
+			(tids[k] & 0xffff);
+	cb_pack_put_bits(writer, numbers, n, width);
 	return true;
 }
 
@@ -334,8 +358,15 @@ cb_pack_choose(const uint64_t *words, uint32_t n, int like, uint8_t *code,
 		uint64_t	least;
 		uint32_t	width;
 
-		if (like >= 0 && CB_PACK_VIEW((uint32_t) like) != view)
+		/* a few show already if the range is too wide */
+		if ((like >= 0 && CB_PACK_VIEW((uint32_t) like) != view) ||
+			(n > 4 * CB_PACK_SAMPLE &&
+			 cb_pack_range(words, CB_PACK_SAMPLE, view, &least, &sorted) >
+			 CB_PACK_MAX_WIDTH))
+		{
+			sorted = false;
 			continue;
+		}
 		width = cb_pack_range(words, n, view, &least, &sorted);
 		if (width < best && width <= CB_PACK_MAX_WIDTH)
 		{
@@ -356,29 +387,19 @@ static void
 cb_pack_put_column(CbPackWriter *writer, const uint64_t *words, uint32_t n,
 				   uint8_t code, uint64_t base)
 {
-	unsigned char *p = writer->out + writer->pos;
-	uint32_t	width = CB_PACK_WIDTH(code);
+	uint64_t	numbers[CB_PACK_BLOCK];
 	uint32_t	view = CB_PACK_VIEW(code);
-	uint64_t	bits = 0;
-	uint32_t	filled = 0;
 
-	if (width == CB_PACK_RAW)
+	if (code == CB_PACK_RAW)
 	{
 		for (uint32_t k = 0; k < n; k++)
-			cb_pack_store(p + 8 * k, words[k]);
+			cb_pack_store(writer->out + writer->pos + 8 * k, words[k]);
 		writer->pos += 8 * n;
 		return;
 	}
 	for (uint32_t k = 0; k < n; k++)
-	{
-		bits |= (cb_pack_view(words[k], view) - base) << filled;
-		filled += width;
-		cb_pack_store(p, bits);
-		p += filled >> 3;
-		bits >>= filled & ~UINT32_C(7);
-		filled &= 7;
-	}
-	writer->pos += cb_pack_bytes(n, width);
+		numbers[k] = cb_pack_view(words[k], view) - base;
+	cb_pack_put_bits(writer, numbers, n, CB_PACK_WIDTH(code));
 }
 
 /* Writes the bodies of a WORDS block; like: the codes that they had. */
