@@ -512,36 +512,32 @@ cb_pack_survey(const CbPackEntry *entries, int n, CbPackShape *shape)
 	return true;
 }
 
-/* Gathers the words of n bodies. */
-static void
-cb_pack_gather(const CbPackEntry *entries, uint32_t n, uint32_t nwords,
-			   CbPackColumns *columns)
+/* Gathers word w of n bodies. */
+static inline void
+cb_pack_gather(const CbPackEntry *entries, uint32_t n, uint32_t w,
+			   uint64_t *words)
 {
-	for (uint32_t w = 0; w < nwords; w++)
-	{
-		for (uint32_t k = 0; k < n; k++)
-			columns->word[w][k] =
-				cb_pack_load((const unsigned char *) entries[k].body + 8 * w);
-	}
+	for (uint32_t k = 0; k < n; k++)
+		words[k] = cb_pack_load((const unsigned char *) entries[k].body + 8 * w);
 }
 
-/* Bytes that n bodies take as a WORDS block. */
-static uint32_t
-cb_pack_words_cost(const CbPackEntry *entries, uint32_t n, uint32_t nwords)
+/* Do n bodies take at most so many bytes as a WORDS block? */
+static bool
+cb_pack_words_fit(const CbPackEntry *entries, uint32_t n, uint32_t nwords,
+				  uint32_t most)
 {
-	CbPackColumns columns;
 	uint32_t	bytes = nwords;
 
-	cb_pack_gather(entries, n, nwords, &columns);
-	for (uint32_t w = 0; w < nwords; w++)
+	for (uint32_t w = 0; w < nwords && bytes <= most; w++)
 	{
+		uint64_t	words[CB_PACK_BLOCK];
 		uint8_t		code;
 		uint64_t	base;
 
-		bytes += cb_pack_choose(columns.word[w], n, CB_PACK_ANY_CODE,
-								&code, &base);
+		cb_pack_gather(entries, n, w, words);
+		bytes += cb_pack_choose(words, n, CB_PACK_ANY_CODE, &code, &base);
 	}
-	return bytes;
+	return bytes <= most;
 }
 
 /* Bytes that n bodies take by prefix, without the blob's own prefix. */
@@ -581,8 +577,8 @@ cb_pack_choose_kind(const CbPackEntry *entries, uint32_t n, CbPackForm form)
 			return CB_PACK_BYTES;
 	}
 	if ((nwords > 1 || form == CB_PACK_FORM_TEXT) &&
-		cb_pack_words_cost(entries, n, nwords) >
-		cb_pack_bytes_cost(entries, n, form))
+		!cb_pack_words_fit(entries, n, nwords,
+						   cb_pack_bytes_cost(entries, n, form)))
 		return CB_PACK_BYTES;
 	return CB_PACK_WORDS + (int) nwords;
 }
@@ -645,9 +641,11 @@ cb_pack_encode_block(CbPackWriter *writer, const CbPackEntry *entries,
 		return false;
 	if (kind != CB_PACK_BYTES)
 	{
-		cb_pack_gather(entries, n, (uint32_t) (kind - CB_PACK_WORDS), &columns);
-		return cb_pack_put_words(writer, &columns, n,
-								 (uint32_t) (kind - CB_PACK_WORDS), NULL);
+		uint32_t	nwords = (uint32_t) (kind - CB_PACK_WORDS);
+
+		for (uint32_t w = 0; w < nwords; w++)
+			cb_pack_gather(entries, n, w, columns.word[w]);
+		return cb_pack_put_words(writer, &columns, n, nwords, NULL);
 	}
 	for (uint32_t k = 0; k < n; k++)
 	{
