@@ -37,6 +37,14 @@
  *	  HEAD			like RAW, but the first byte (the length byte of a text in
  *					front, which differs between neighbours) is stored apart
  *
+ * Bytes an entry in a leaf of 8 kB, a plain tuple with its line pointer after
+ * it (make -C test/unit bench): neighbours of 5 million random bigints 9.3 / 20,
+ * a thousand distinct bigints 2.5 / 20, serial 4.1 / 20, uuid 17.4 / 28, URLs
+ * of 50 characters 16 / 68.  Blocks of 64 make words one bit wider than blocks
+ * of 32 do, and what is once a block, 19 bytes for a bigint, half as much; 128
+ * gain nothing more.  BYTES blocks of 16 are a tenth longer, and a fifth faster
+ * to read at random: a block is parsed up to the entry that is asked for.
+ *
  * Removing entries keeps the division in blocks, and their kinds, views, form
  * and prefix; since all else is a least or greatest value of what there is,
  * or a sum over it, a blob never grows by it:
