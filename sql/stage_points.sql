@@ -107,7 +107,7 @@ RESET cache_batch.test_points;
 RESET cache_batch.stage_size;
 SELECT points_check();
 
--- ON CONFLICT publishes row by row (A1, U4)
+-- ON CONFLICT publishes once, as plain INSERT does (A1, U4)
 CREATE TABLE spc (id int PRIMARY KEY, k int);
 CREATE INDEX spc_k ON spc USING cachebatch (k);
 SET cache_batch.test_points = 'publish-start=count';
@@ -117,7 +117,13 @@ INSERT INTO spc SELECT i, i FROM generate_series(4, 8) i ON CONFLICT DO NOTHING;
 SHOW cache_batch.test_point_hits;
 WITH x AS (INSERT INTO spc VALUES (9, 9), (10, 10) ON CONFLICT DO NOTHING) SELECT 1 AS one;
 SHOW cache_batch.test_point_hits;
--- COPY and others do not
+INSERT INTO spc SELECT i, i FROM generate_series(1001, 2000) i ON CONFLICT DO NOTHING;
+SHOW cache_batch.test_point_hits;
+-- of an exclusion constraint each row's entry, for the scan that follows (A15)
+CREATE TABLE spx (k int, EXCLUDE USING cachebatch (k WITH =));
+INSERT INTO spx SELECT i FROM generate_series(1, 5) i ON CONFLICT DO NOTHING;
+SHOW cache_batch.test_point_hits;
+-- COPY and others too
 SET cache_batch.test_points = 'publish-start=count';
 COPY spc FROM stdin;
 21	21
@@ -166,6 +172,6 @@ INSERT INTO spd VALUES (1);
 SHOW cache_batch.test_point_hits;
 RESET cache_batch.test_points;
 
-DROP TABLE sp, spc, spd;
+DROP TABLE sp, spc, spx, spd;
 DROP FUNCTION points_check, points_block, points_full;
 DROP PROCEDURE points_commit;

@@ -23,6 +23,9 @@
  *	   before that leaves the stage as it was.
  *	f) While comparison functions may run for a publication, the stage is
  *	   marked: they can neither scan the index nor insert into it.
+ *	g) An entry of a row that may die before its (sub)transaction ends is
+ *	   staged only while its heap page is pinned; once the row is dead its TID
+ *	   is made invalid, and it is not published (cb_stage_pin.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +38,7 @@
 #include "flush/cb_queue.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -75,6 +79,7 @@ typedef enum CbSegmentFate
 typedef struct CbStage
 {
 	Oid			indexoid;		/* hash key */
+	Oid			heapoid;		/* its table */
 	bool		publishing;		/* comparisons may be running */
 	bool		sweep_due;		/* journal was past its limit at commit */
 	bool		flush_due;		/* the same of buckets, and no workers */
@@ -124,8 +129,9 @@ cb_stage_find(Oid indexoid)
 }
 
 static CbStage *
-cb_stage_get(Oid indexoid)
+cb_stage_get(Relation index, Relation heap)
 {
+	Oid			indexoid = RelationGetRelid(index);
 	CbStage    *stage;
 	bool		found;
 
@@ -134,6 +140,7 @@ cb_stage_get(Oid indexoid)
 	stage = hash_search(cb_stage_hash, &indexoid, HASH_ENTER, &found);
 	if (!found)
 		memset((char *) stage + sizeof(Oid), 0, sizeof(CbStage) - sizeof(Oid));
+	stage->heapoid = RelationGetRelid(heap);
 	return stage;
 }
 
@@ -401,10 +408,12 @@ cb_publish_list_entries(const CbPublication *pub, char *copy,
 		{
 			IndexTuple	itup = (IndexTuple) (data + off);
 
+			off += MAXALIGN(IndexTupleSize(itup));
+			if (!ItemPointerIsValid(&itup->t_tid))
+				continue;
 			entries[n].itup = itup;
 			entries[n].pos = 0;
 			n++;
-			off += MAXALIGN(IndexTupleSize(itup));
 		}
 	}
 	Assert(n == pub->n);
@@ -752,6 +761,60 @@ cb_stage_drop(int min_level)
 	return dropped;
 }
 
+/* Makes a stage's entries for these rows invalid; how many. */
+static int
+cb_stage_void_entries(CbStage *stage, BlockNumber block,
+					  const OffsetNumber *rows, int nrows)
+{
+	int			voided = 0;
+
+	for (int i = 0; i < stage->nsegs; i++)
+	{
+		CbSegment  *seg = &stage->segs[i];
+		Size		end = seg->start + cb_stage_segment_size(stage, i);
+
+		for (Size off = seg->start; off < end;)
+		{
+			IndexTuple	itup = (IndexTuple) (stage->data + off);
+
+			off += MAXALIGN(IndexTupleSize(itup));
+			if (ItemPointerGetBlockNumberNoCheck(&itup->t_tid) != block)
+				continue;
+			for (int j = 0; j < nrows; j++)
+			{
+				if (ItemPointerGetOffsetNumberNoCheck(&itup->t_tid) != rows[j])
+					continue;
+				ItemPointerSetInvalid(&itup->t_tid);
+				seg->n--;
+				voided++;
+				break;
+			}
+		}
+	}
+	return voided;
+}
+
+/*
+ * Some rows of a page of a table have died: their entries are not published.
+ * The page is pinned since before they were staged, so what carries these
+ * TIDs is theirs.  Cannot fail.
+ */
+void
+cb_stage_void(Oid heapoid, BlockNumber block, const OffsetNumber *rows,
+			  int nrows)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &cb_stage_list)
+	{
+		CbStage    *stage = dlist_container(CbStage, node, iter.cur);
+
+		if (stage->heapoid == heapoid)
+			cb_stat_add_oid(stage->indexoid, CB_STAT_STAGED,
+							cb_stage_void_entries(stage, block, rows, nrows));
+	}
+}
+
 /* The transaction is over: gives memory back if many indexes were used. */
 void
 cb_stage_end_xact(void)
@@ -769,22 +832,37 @@ cb_stage_end_xact(void)
 /* ---------- callers ---------- */
 
 /*
+ * May the entry of a row be staged that may have been inserted speculatively?
+ * Yes while its page is pinned (A1).  Not for an exclusion constraint, whose
+ * index is scanned next, and would be for each row (A15).
+ */
+static bool
+cb_stage_may_keep_speculative(Relation heap, ItemPointer heap_tid,
+							  IndexInfo *index_info)
+{
+#ifdef CB_MUTATE_A1_SPECULATIVE
+	return true;
+#endif
+	return index_info->ii_ExclusionOps == NULL && cb_pin_row(heap, heap_tid);
+}
+
+/*
  * Must an entry be published before aminsert returns?  Yes if nobody would do
  * so later in time, and if its heap tuple may die while the transaction goes
- * on: speculative insertion (A1).  A logical replication worker runs no
+ * on and its TID be used again.  A logical replication worker runs no
  * executor; there the commit does it.
  */
 static inline bool
-cb_stage_must_write_through(void)
+cb_stage_must_write_through(Relation heap, ItemPointer heap_tid,
+							IndexInfo *index_info)
 {
 #ifndef CB_MUTATE_A8_WRITETHROUGH
 	if (cb_stage_committing)
 		return true;
 #endif
-#ifndef CB_MUTATE_A1_SPECULATIVE
-	if (cb_nesting.speculative > 0)
+	if (cb_nesting.speculative > 0 &&
+		!cb_stage_may_keep_speculative(heap, heap_tid, index_info))
 		return true;
-#endif
 	return cb_nesting.depth == 0 && !IsLogicalWorker();
 }
 
@@ -835,18 +913,20 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 {
 	CbStage    *stage;
 	IndexTuple	itup;
+	bool		write_through;
 
 	cb_require_preload();
 	itup = cb_key_form_entry(index, values, isnull, heap_tid);
-	stage = cb_stage_get(RelationGetRelid(index));
+	stage = cb_stage_get(index, heap);
 	cb_stage_refuse_reentry(stage, index);
 	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
 		cb_stage_do_due(stage, index);
+	write_through = cb_stage_must_write_through(heap, heap_tid, index_info);
 	cb_stage_add(stage, index, itup);
 	pfree(itup);
 	CB_TEST_POINT("stage-insert");
 
-	if (cb_stage_must_write_through())
+	if (write_through)
 		cb_stage_publish(stage, index, 1);
 	else if (stage->used >= (Size) cb_stage_size * 1024)
 		cb_stage_publish(stage, index, 1);

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * cb_stage.h
- *	  Staging: what cb_stage.c (stages and publication) offers to
- *	  cb_stage_hooks.c (when to publish and when to drop).
+ *	  Staging: what cb_stage.c (stages and publication), cb_stage_hooks.c
+ *	  (when to publish and when to drop) and cb_stage_pin.c (rows that may die
+ *	  early) offer to each other.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,9 +34,16 @@ extern bool cb_stage_is_empty(void);
 extern void cb_stage_publish_all(int min_level);
 extern int	cb_stage_drop(int min_level);
 extern void cb_stage_end_xact(void);
+extern void cb_stage_void(Oid heapoid, BlockNumber block,
+						  const OffsetNumber *rows, int nrows);
 
 /* whether a backend has unpublished entries, for its parallel workers (A14) */
 extern void cb_stage_set_pending(bool pending);
 extern bool cb_stage_leader_is_pending(void);
+
+/* pins on the heap pages of rows that may be speculative (A1) */
+extern bool cb_pin_row(Relation heap, ItemPointer tid);
+extern void cb_pin_release_deeper(int depth);
+extern void cb_pin_forget(int min_level);
 
 #endif							/* CB_STAGE_H */

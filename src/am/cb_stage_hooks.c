@@ -14,6 +14,9 @@
  *	  the COMMIT callback runs, others see the transaction already.
  * An aborting subtransaction drops what it and its children staged (A9).
  *
+ * Pins on heap pages of speculative rows are given up when the call returns
+ * that they were taken in.
+ *
  * SUBXACT_EVENT_START_SUB does nothing: an error there ends the session in a
  * nested PL exception block.
  *
@@ -143,10 +146,14 @@ cb_nesting_enter(PlannedStmt *plan)
 	return save;
 }
 
-/* The call has returned normally. */
+/* The call has returned normally; none of its rows is speculative any more. */
 static void
 cb_nesting_left(void)
 {
+#ifdef CB_MUTATE_A1_NESTED
+	if (cb_nesting.depth == 0)
+#endif
+		cb_pin_release_deeper(cb_nesting.depth);
 #ifndef CB_MUTATE_U2_STATEMENT_END
 	if (cb_nesting.depth == 0)
 		cb_stage_publish_all(1);
@@ -256,11 +263,13 @@ cb_stage_xact_callback(XactEvent event, void *arg)
 			if (!cb_stage_is_empty())
 				cb_stage_complain(event == XACT_EVENT_COMMIT ? "committed" :
 								  "prepared");
+			cb_pin_forget(0);
 			cb_stage_end_xact();
 			break;
 		case XACT_EVENT_ABORT:
 			if (cb_stage_drop(0) > 0)
 				CB_TEST_POINT("abort-drop");
+			cb_pin_forget(0);
 			cb_stage_end_xact();
 			break;
 		default:
@@ -272,6 +281,8 @@ static void
 cb_stage_subxact_callback(SubXactEvent event, SubTransactionId subid,
 						  SubTransactionId parent, void *arg)
 {
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		cb_pin_forget(GetCurrentTransactionNestLevel());
 	if (cb_stage_is_empty())
 		return;
 	switch (event)
