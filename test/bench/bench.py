@@ -23,14 +23,15 @@ import work_reads
 import work_upkeep
 from server import Env
 
-CLASSES = [work_ingest.Ingest, work_ingest.Big, work_reads.Reads, work_reads.Mixed,
-           work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
+CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
+           work_reads.Mixed, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.Logical]
 
 # what runs when nothing is named: the acceptance figures and one step aside
 # from them in each direction
 DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-uniform
     ingest-insert100-4-uniform ingest-insert1-1-uniform ingest-insert1-4-uniform
+    upsert-100
     reads mixed vacuum-10pct restart logical update
     ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
     create-index-5m copy-ascending copy-random-1 copy-random-4

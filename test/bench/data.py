@@ -88,10 +88,12 @@ def index_sql(method, distribution, count):
     return [f"CREATE INDEX events_{name} ON events USING {am} ({name}){tail}" for name in names]
 
 
-def template(env, shape, method, distribution="uniform", count=1, rows=None, with_id=False):
+def template(env, shape, method, distribution="uniform", count=1, rows=None, with_id=False,
+             primary_key=False):
     """A cluster with rows 1..n of events, inserted into the indexed table."""
     rows = shape.rows if rows is None else rows
-    tag = (shape.name, method, distribution, count, rows) + (("id",) if with_id else ())
+    tag = (shape.name, method, distribution, count, rows) + \
+        (("id",) if with_id else ()) + (("pk",) if primary_key else ())
 
     def build(cluster):
         fast = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB",
@@ -100,6 +102,8 @@ def template(env, shape, method, distribution="uniform", count=1, rows=None, wit
         if method in OURS:
             cluster.sql("CREATE EXTENSION cache_batch")
         cluster.sql(TABLE)
+        if primary_key:
+            cluster.sql("ALTER TABLE events ADD PRIMARY KEY (id)")
         if with_id:
             cluster.sql("CREATE INDEX events_id ON events USING btree (id)")
         for statement in index_sql(method, distribution, count):

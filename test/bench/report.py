@@ -13,6 +13,7 @@ LIMITS = [
     ("rows/s, in memory, 4 indexes", "ingest-copy-4-uniform", "", "rows_per_s", ">=", 2.5),
     ("rows/s, in memory, 1 index", "ingest-copy-1-uniform", "", "rows_per_s", ">=", 1.6),
     ("rows/s, 30 M rows", "big-copy", "", "rows_per_s", ">=", 4.0),
+    ("100-row INSERT ON CONFLICT, 4 indexes: rows/s", "upsert-100", "", "rows_per_s", ">=", 1.5),
     ("WAL a row, 30 M rows", "big-copy", "", "wal_per_row", "<=", 0.25),
     ("1-row INSERT/s, asynchronous commit", "big-insert1-async", "", "rows_per_s", ">=", 1.1),
     ("WAL an INSERT, asynchronous commit", "big-insert1-async", "", "wal_per_row", "<=", 0.25),
@@ -134,7 +135,7 @@ def chart(medians, title, unit, column, wanted, logarithmic=False):
 def charts(medians):
     """(file name, SVG) of all plots that have something to show."""
     def ingest(name):
-        return name.startswith(("ingest-copy", "ingest-insert100", "big-copy", "logical"))
+        return name.startswith(("ingest-copy", "ingest-insert100", "upsert", "big-copy", "logical"))
 
     def single(name):
         return name.startswith(("ingest-insert1-", "big-insert1", "mixed", "update"))

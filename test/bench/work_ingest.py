@@ -8,8 +8,11 @@ big-copy                  COPY into 30 million rows, 128 MB of shared buffers,
 big-insert1-async         1-row INSERT there, synchronous_commit off
 big-insert1-sync          the same with synchronous_commit on; begins and ends
                           with a full pool, without the flush at the end
+upsert-100                100-row INSERT ... ON CONFLICT DO NOTHING into 5
+                          million rows with a btree primary key and 4 indexes;
+                          no row conflicts
 
-All but the last end with a flush of every index inside the time.
+All but big-insert1-sync end with a flush of every index inside the time.
 """
 
 import data
@@ -27,6 +30,9 @@ INSERT100 = """\\set i :i + 200
 \\set last :j + 99
 INSERT INTO events SELECT {columns} FROM generate_series(:j::bigint, :last::bigint) AS v(j);
 """
+
+
+UPSERT100 = INSERT100.rstrip(";\n") + " ON CONFLICT DO NOTHING;\n"
 
 
 class Ingest:
@@ -85,6 +91,26 @@ def insert(cluster, text, each, first, count, keys, options=""):
         cluster, [text.format(columns=data.columns(keys, "j", cheap=True))],
         variables={"i": first}, transactions=count, log=True, options=options)
     return dict(drive.latencies(times), tps=tps), count * each
+
+
+class Upsert(Ingest):
+    """As ingest-insert100-4-uniform, with a primary key that is asked first."""
+
+    def __init__(self, bench, name):
+        super().__init__(bench, "ingest-insert100-4-uniform")
+        self.name = name
+        self.methods = ["heap", "btree", "cachebatch", "unbuffered"]
+
+    @staticmethod
+    def names():
+        return ["upsert-100"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, self.keys, self.count,
+                             primary_key=True)
+
+    def insert(self, cluster, first, rows):
+        return insert(cluster, UPSERT100, 100, first, rows // 100, self.keys)
 
 
 class Big:
