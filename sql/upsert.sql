@@ -97,6 +97,19 @@ COMMIT;
 INSERT INTO ust SELECT i, 10 / (43 - i), 'error' FROM generate_series(40, 43) i ON CONFLICT DO NOTHING;
 SELECT upsert_compare('ust');
 
+-- nested deeper than pages are pinned
+CREATE TABLE usr (id int PRIMARY KEY, k int);
+CREATE INDEX usr_k ON usr USING cachebatch (k);
+CREATE FUNCTION upsert_deeper() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO usr VALUES (NEW.id + 1, -NEW.id), (NEW.id + 2, -NEW.id), (NEW.id, 0) ON CONFLICT DO NOTHING;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER upsert_deeper BEFORE INSERT ON usr FOR EACH ROW
+	WHEN (NEW.k <> 0 AND NEW.id % 2 = 0 AND NEW.id < 24) EXECUTE FUNCTION upsert_deeper();
+INSERT INTO usr VALUES (1, 1), (2, 2) ON CONFLICT DO NOTHING;
+SELECT upsert_compare('usr');
+
 -- no page stays pinned: those of a new table go away under the transaction
 CREATE FUNCTION upsert_truncate() RETURNS trigger LANGUAGE plpgsql AS
 	$$ BEGIN INSERT INTO usk VALUES (1, 1), (2, 2) ON CONFLICT DO NOTHING; RETURN NULL; END $$;
@@ -125,5 +138,5 @@ CREATE TABLE use (id int, k int, PRIMARY KEY (id), EXCLUDE USING cachebatch (k W
 INSERT INTO use SELECT i, i % 10 FROM generate_series(1, 30) i ON CONFLICT DO NOTHING;
 SELECT upsert_compare('use');
 
-DROP TABLE usb, usp, usw, usv, ust, usk, usm, usu, use;
-DROP FUNCTION upsert_verify, upsert_compare, upsert_row, upsert_truncate;
+DROP TABLE usb, usp, usw, usv, ust, usr, usk, usm, usu, use;
+DROP FUNCTION upsert_verify, upsert_compare, upsert_row, upsert_deeper, upsert_truncate;
