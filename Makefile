@@ -20,6 +20,9 @@ ifdef MUTATE
 PG_CPPFLAGS += -DCB_MUTATE_$(MUTATE)
 endif
 
+# src/core/cb_model.c
+SHLIB_LINK += -lm
+
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 ifneq (,$(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)))
