@@ -49,6 +49,15 @@ SELECT has_function('cache_batch_stat_get_descriptors', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
 SELECT has_function('cache_batch_adopt_operator_classes', ARRAY['boolean']);
+SELECT has_function('cache_batch_model', ARRAY['bigint', 'bigint', 'integer', 'integer', 'bigint',
+	'integer', 'double precision', 'double precision', 'double precision']);
+SELECT has_function('cache_batch_advise', ARRAY['regclass', 'bigint', 'bigint']);
+SELECT has_function('cache_batch_swap', ARRAY['regclass']);
+SELECT has_function('cache_batch_swap_obstacle', ARRAY['regclass']);
+SELECT isnt(obj_description(p.oid, 'pg_proc'), NULL, p.proname || ' has a comment')
+FROM pg_proc p WHERE p.proname ~ '^cache_batch_(model|advise|swap)';
+SELECT lives_ok(pg_get_functiondef(p.oid), p.proname || ' as pg_upgrade dumps it')
+FROM pg_proc p WHERE p.proname ~ '^cache_batch_(advise|swap)';
 SELECT is_empty(
 	$$SELECT p.oid::regprocedure FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
 	  JOIN pg_extension e ON e.oid = d.refobjid
