@@ -74,6 +74,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_page_items(index regclass, blkno bigint,
 	OUT itemoffset integer,
+	OUT ordinal integer,
 	OUT itemlen integer,
 	OUT dead boolean,
 	OUT natts integer,

@@ -6,10 +6,12 @@ RESET client_min_messages;
 CREATE TABLE options WITH (autovacuum_enabled = off) AS
 SELECT i AS a, md5(i::text) AS b FROM generate_series(1, 5000) i;
 
-CREATE INDEX options_90 ON options USING cachebatch (a);
-CREATE INDEX options_50 ON options USING cachebatch (a) WITH (fillfactor = 50);
+CREATE INDEX options_90 ON options USING cachebatch (a)
+	WITH (pack_leaves = off);
+CREATE INDEX options_50 ON options USING cachebatch (a)
+	WITH (fillfactor = 50, pack_leaves = off);
 CREATE INDEX options_100 ON options USING cachebatch (a)
-	WITH (fillfactor = 100);
+	WITH (fillfactor = 100, pack_leaves = off);
 CREATE INDEX options_all ON options USING cachebatch (b)
 	WITH (fillfactor = 70, deduplicate_items = off, buffered = off);
 SELECT relname, reloptions FROM pg_class

@@ -35,11 +35,11 @@ $$;
 
 SELECT scan_fill(1, 20000);
 
-CREATE INDEX scan_a ON scan_t USING cachebatch (a);
+CREATE INDEX scan_a ON scan_t USING cachebatch (a) WITH (pack_leaves = off);
 CREATE INDEX scan_ab ON scan_t USING cachebatch (a DESC NULLS LAST, b);
-CREATE INDEX scan_n ON scan_t USING cachebatch (n);
+CREATE INDEX scan_n ON scan_t USING cachebatch (n) WITH (pack_leaves = off);
 CREATE INDEX scan_nf ON scan_t USING cachebatch (n NULLS FIRST, c DESC);
-CREATE INDEX scan_nd ON scan_t USING cachebatch (n DESC, d);
+CREATE INDEX scan_nd ON scan_t USING cachebatch (n DESC, d) WITH (pack_leaves = off);
 CREATE INDEX scan_c ON scan_t USING cachebatch (c DESC) INCLUDE (id, w);
 CREATE INDEX scan_d ON scan_t USING cachebatch (d, a, id);
 CREATE INDEX scan_w ON scan_t USING cachebatch (w);

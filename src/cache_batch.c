@@ -63,6 +63,8 @@ cb_register_wal(void)
 	cb_wal_set_redo(XLOG_CB_INTERNAL_INSERT, cb_redo_insert);
 	cb_wal_set_redo(XLOG_CB_NEWROOT, cb_redo_newroot);
 	cb_wal_set_redo(XLOG_CB_VACUUM_LEAF, cb_redo_vacuum_leaf);
+	cb_wal_set_redo(XLOG_CB_LEAF_PACK, cb_redo_leaf_pack);
+	cb_wal_set_redo(XLOG_CB_SHARE, cb_redo_share);
 }
 
 static void

@@ -43,6 +43,9 @@ cb_options_init(void)
 	add_bool_reloption(cb_relopt_kind, "buffered",
 					   "Collects new entries in batches; if off, each statement's entries go straight to the tree",
 					   true, AccessExclusiveLock);
+	add_bool_reloption(cb_relopt_kind, "pack_leaves",
+					   "Stores the entries of full leaves in a compressed form; if off, leaves that are written anew are plain",
+					   true, ShareUpdateExclusiveLock);
 }
 
 bytea *
@@ -53,6 +56,7 @@ cb_am_options(Datum reloptions, bool validate)
 		{"deduplicate_items", RELOPT_TYPE_BOOL,
 		offsetof(CbOptions, deduplicate_items)},
 		{"buffered", RELOPT_TYPE_BOOL, offsetof(CbOptions, buffered)},
+		{"pack_leaves", RELOPT_TYPE_BOOL, offsetof(CbOptions, pack_leaves)},
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate, cb_relopt_kind,

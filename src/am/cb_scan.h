@@ -17,11 +17,12 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "am/cb_am.h"
+#include "base/cb_arena.h"
 #include "bucket/cb_bucket.h"
+#include "page/cb_leaf.h"
 
 /* a window takes this many entries of upper levels at most */
 #define CB_WINDOW_UPPER_MAX		1024
-#define CB_WINDOW_ITEMS_MAX		(CB_WINDOW_UPPER_MAX + MaxIndexTuplesPerPage)
 
 /*
  * A cut, with its tuple in memory of its own, and the place of that cut in
@@ -39,18 +40,27 @@ typedef struct CbPlace
 	int			run_index[CB_MAX_RUNS];
 } CbPlace;
 
+/* where an item of a window comes from */
+typedef enum CbItemOrigin
+{
+	CB_ITEM_UPPER,				/* an upper level */
+	CB_ITEM_PLAIN,				/* the leaf's plain entry "number" */
+	CB_ITEM_BASE				/* the leaf's base, ordinal "number" */
+} CbItemOrigin;
+
 typedef struct CbScanItem
 {
-	IndexTuple	itup;			/* in the leaf copy, a run, or upper_items */
-	OffsetNumber offset;		/* in the leaf; InvalidOffsetNumber: the entry
-								 * is of an upper level */
+	IndexTuple	itup;			/* in the leaf copy, a run, or kept */
+	uint16		number;
+	uint8		origin;			/* CbItemOrigin */
 } CbScanItem;
 
-#define CbScanItemIsUpper(item) ((item)->offset == InvalidOffsetNumber)
+#define CbScanItemIsUpper(item) ((item)->origin == CB_ITEM_UPPER)
 
 typedef struct CbWindow
 {
 	bool		valid;
+	bool		clipped;		/* it ends before the leaf does */
 	CbPlace		lo;
 	CbPlace		hi;
 	bool		more_left;		/* may there be matches left of lo, ... */
@@ -60,10 +70,12 @@ typedef struct CbWindow
 	XLogRecPtr	lsn;			/* of the leaf when it was copied */
 	int			nitems;
 	int			index;			/* the item last returned */
-	MemoryContext upper_items;	/* copies of buckets' entries, or NULL */
 	int			nkilled;
 	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
-	CbScanItem	items[CB_WINDOW_ITEMS_MAX];
+	int			nallocated;
+	CbScanItem *items;
+	CbArena		kept;			/* copies of entries of buckets and base */
+	CbLeaf		reader;			/* of the leaf copy */
 	PGAlignedBlock leaf;
 } CbWindow;
 

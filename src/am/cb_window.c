@@ -34,15 +34,17 @@
 
 typedef enum CbSourceKind
 {
+	CB_SOURCE_BASE,
 	CB_SOURCE_LEAF,
 	CB_SOURCE_RUN,
 	CB_SOURCE_CHUNK
 } CbSourceKind;
 
 /*
- * One sorted input of the merge.  cur is the place of head: an index of the
- * run's entries, or of the chunk's order, or an offset of the leaf copy.  It
- * moves by the merge's step and is used up at end.
+ * One sorted input of the merge.  cur is the place of head: an ordinal of the
+ * leaf's base, an offset of the leaf copy, or an index of the run's entries
+ * or of the chunk's order.  It moves by the merge's step and is used up at
+ * end.
  */
 typedef struct CbSource
 {
@@ -58,7 +60,9 @@ typedef struct CbSource
 	bool		head_dead;		/* head is marked dead: not to be returned */
 } CbSource;
 
-#define CB_MERGE_MAX	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + 1)
+#define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
+
+#define CB_MERGE_MAX	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + 2)
 
 typedef struct CbMerge
 {
@@ -68,6 +72,7 @@ typedef struct CbMerge
 	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
+	CbLeafTuple base_head;		/* the head of the base */
 } CbMerge;
 
 /*
@@ -282,20 +287,22 @@ cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 
 /*
  * Ends the window where the bucket's range ends, if that is nearer than the
- * leaf's bound.  Bounds of buckets are bounds of leaves, so it seldom is.
+ * leaf's bound; returns whether it is.  Bounds of buckets are bounds of leaves
+ * when they are made, so it seldom is.
  */
-static void
+static bool
 cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 {
 	IndexTuple	bound = forward ? so->view.hi : so->view.lo;
 	int			cmp;
 
 	if (bound == NULL)
-		return;
+		return false;
 	cmp = cb_key_compare_cut(&so->kd, &far->cut, bound);
 	if (forward ? cmp >= 0 : cmp <= 0)
-		return;
+		return false;
 	cb_place_set_tuple(so, far, bound, false);
+	return true;
 }
 
 /* ---------- the journal as an upper level ---------- */
@@ -419,6 +426,34 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 /* ---------- the leaf ---------- */
 
 /*
+ * The leaf beyond so->pos, pinned and share-locked.  The one that is known by
+ * its block may have given to its right neighbour what lies there.
+ */
+static Buffer
+cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	if (ScanDirectionIsForward(dir) && so->pos.leaf != InvalidBlockNumber)
+	{
+		Buffer		buf = cb_tree_read_leaf(scan->indexRelation, so->pos.leaf,
+											scan->xs_snapshot);
+		Page		page = BufferGetPage(buf);
+
+#ifdef CB_MUTATE_I9_HINT
+		return buf;
+#endif
+		if (CbPageIsRightmost(page) ||
+			cb_key_compare_cut(&so->kd, &so->pos.cut,
+							   CbPageGetHighKey(page)) > 0)
+			return buf;
+		UnlockReleaseBuffer(buf);
+	}
+	return cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
+						   &so->descent);
+}
+
+/*
  * Copies the leaf beyond so->pos, and sets the window's cuts from it.  Keeps
  * the leaf pinned if it has to stay so.
  */
@@ -434,12 +469,7 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 	IndexTuple	bound;
 
 	so->descent.want_low = !forward;
-	if (forward && so->pos.leaf != InvalidBlockNumber)
-		buf = cb_tree_read_leaf(scan->indexRelation, so->pos.leaf,
-								scan->xs_snapshot);
-	else
-		buf = cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
-							  &so->descent);
+	buf = cb_window_find_leaf(scan, dir);
 	memcpy(page, BufferGetPage(buf), BLCKSZ);
 	window->lsn = BufferGetLSNAtomic(buf);
 	window->blkno = BufferGetBlockNumber(buf);
@@ -458,7 +488,8 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 
 	if (!CbPageIsLeaf(page) ||
 		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
-		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY))
+		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
+		!cb_leaf_open(&window->reader, page))
 		cb_window_report_corrupt(scan->indexRelation, window->blkno,
 								 "The page is not a valid leaf.");
 
@@ -479,28 +510,115 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 		if (forward)
 			far->leaf = CbPageGetOpaque(page)->next;
 	}
-	cb_window_clip(so, far, forward);
+	window->clipped = cb_window_clip(so, far, forward);
 }
 
-/* Adds the leaf's entries beyond the window's starting cut to the merge. */
+/*
+ * Must the leaf's entries be compared with the far cut?  Going forward it is
+ * the leaf's own high key, unless the window was clipped.  Going backward the
+ * leaf may have got entries from its left neighbour since the page was read
+ * that led to it, and told its lower bound.
+ */
+static inline bool
+cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
+{
+#ifdef CB_MUTATE_I9_SHARE
+	return false;
+#endif
+	return merge->step < 0 || so->cur->clipped;
+}
+
+/* Adds the leaf's plain entries between the window's cuts. */
 static void
-cb_window_open_leaf(CbScanOpaque so, CbMerge *merge)
+cb_window_open_plain(CbScanOpaque so, CbMerge *merge)
 {
 	Page		page = (Page) so->cur->leaf.data;
+	ScanDirection dir = (ScanDirection) merge->step;
+	bool		forward = merge->step > 0;
 	CbSource   *source = &merge->sources[merge->nsources++];
-	OffsetNumber first_right = cb_tree_search_page(&so->kd, &so->pos.cut, page,
-												   (ScanDirection) merge->step);
+	int			end = forward ? PageGetMaxOffsetNumber(page) + 1 :
+		CbPageFirstPlain(page);
 
+	if (cb_merge_ends_inside(so, merge))
+		end = cb_tree_search_page(&so->kd, merge->far, page, dir);
 	source->kind = CB_SOURCE_LEAF;
-	if (merge->step > 0)
+	source->cur = cb_tree_search_page(&so->kd, &so->pos.cut, page, dir);
+	source->end = end;
+	if (!forward)
 	{
-		source->cur = first_right;
-		source->end = PageGetMaxOffsetNumber(page) + 1;
+		source->cur--;
+		source->end--;
 	}
-	else
+}
+
+/* Is entry i of the leaf's base left of the cut? */
+static bool
+cb_window_base_is_left(CbScanOpaque so, CbMerge *merge, const CbCut *cut, int i)
+{
+	IndexTuple	itup = cb_leaf_read(&so->cur->reader, i, &merge->base_head);
+
+	if (itup == NULL)
+		cb_window_report_corrupt(so->kd.rel, so->cur->blkno,
+								 "The leaf's base is damaged.");
+	return cb_key_compare_cut(&so->kd, cut, itup) <= 0;
+}
+
+/* How many entries of the leaf's base lie left of the cut: blocks first. */
+static int
+cb_window_search_base(CbScanOpaque so, CbMerge *merge, const CbCut *cut)
+{
+	const CbPackReader *base = &so->cur->reader.base;
+	int			first = 0;
+	int			last = cb_pack_nblocks(base->blob);
+	int			low;
+	int			high;
+
+	while (first < last)
 	{
-		source->cur = first_right - 1;
-		source->end = CbPageFirstItem(page) - 1;
+		int			mid = first + (last - first) / 2;
+
+		if (cb_window_base_is_left(so, merge, cut,
+								   cb_pack_block_start(base, mid)))
+			first = mid + 1;
+		else
+			last = mid;
+	}
+	if (first == 0)
+		return 0;
+	low = cb_pack_block_start(base, first - 1) + 1;
+	high = cb_pack_block_start(base, first);
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (cb_window_base_is_left(so, merge, cut, mid))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* The same for the leaf's base. */
+static void
+cb_window_open_base(CbScanOpaque so, CbMerge *merge)
+{
+	CbSource   *source;
+	bool		forward = merge->step > 0;
+	int			end = forward ? so->cur->reader.nbase : 0;
+
+	if (so->cur->reader.nbase == 0)
+		return;
+	if (cb_merge_ends_inside(so, merge))
+		end = cb_window_search_base(so, merge, merge->far);
+	source = &merge->sources[merge->nsources++];
+	source->kind = CB_SOURCE_BASE;
+	source->cur = cb_window_search_base(so, merge, &so->pos.cut);
+	source->end = end;
+	if (!forward)
+	{
+		source->cur--;
+		source->end--;
 	}
 }
 
@@ -563,16 +681,42 @@ cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
 }
 
 /*
+ * Sets the head of a source of the leaf from cur; false: it is marked dead
+ * and to be skipped.  The leftmost of its source stays, though, when going
+ * backward: it can end the scan.
+ */
+static bool
+cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	Page		page = (Page) window->leaf.data;
+	bool		base = source->kind == CB_SOURCE_BASE;
+	Size		len;
+
+	source->head_dead = scan->ignore_killed_tuples &&
+		(base ? cb_pack_is_dead(cb_leaf_blob(page, &len), source->cur) :
+		 ItemIdIsDead(PageGetItemId(page, source->cur)));
+	if (source->head_dead &&
+		(merge->step > 0 || source->cur != source->end + 1))
+		return false;
+	source->head = base ?
+		cb_leaf_read(&window->reader, source->cur, &merge->base_head) :
+		cb_window_get_leaf_tuple(scan, page, source->cur);
+	if (source->head == NULL)
+		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+								 "The leaf's base is damaged.");
+	return true;
+}
+
+/*
  * Moves a source, from cur on, to its first entry that counts: at a journal
- * position not below the tail; in a leaf, not marked dead.  The leftmost item
- * of a leaf stays, though, when going backward: it can end the scan.  False
- * if the source is used up.
+ * position not below the tail; in a leaf, not marked dead.  False if the
+ * source is used up.
  */
 static bool
 cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	Page		page = (Page) so->cur->leaf.data;
 
 	for (; source->cur != source->end; source->cur += merge->step)
 	{
@@ -595,14 +739,8 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 			source->head_dead = false;
 			return true;
 		}
-
-		source->head_dead = scan->ignore_killed_tuples &&
-			ItemIdIsDead(PageGetItemId(page, source->cur));
-		if (source->head_dead &&
-			(merge->step > 0 || source->cur > CbPageFirstItem(page)))
-			continue;
-		source->head = cb_window_get_leaf_tuple(scan, page, source->cur);
-		return true;
+		if (cb_merge_settle_leaf(scan, merge, source))
+			return true;
 	}
 	return false;
 }
@@ -611,7 +749,7 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 static inline int
 cb_merge_rank(const CbSource *source)
 {
-	if (source->kind != CB_SOURCE_LEAF)
+	if (CbSourceIsUpper(source))
 		return 1;
 	return source->head_dead ? 2 : 0;
 }
@@ -692,7 +830,8 @@ cb_merge_open(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		cb_window_levels[i].open(so, merge,
 								 forward ? &window->lo : &window->hi,
 								 forward ? &window->hi : &window->lo);
-	cb_window_open_leaf(so, merge);
+	cb_window_open_base(so, merge);
+	cb_window_open_plain(so, merge);
 
 	for (int i = 0; i < merge->nsources; i++)
 	{
@@ -710,6 +849,10 @@ cb_window_make(CbScanOpaque so)
 	CbWindow   *window = MemoryContextAlloc(so->cxt, sizeof(CbWindow));
 
 	memset(window, 0, offsetof(CbWindow, killed));
+	window->nallocated = 32;
+	window->items = MemoryContextAlloc(so->cxt, sizeof(CbScanItem) *
+									   window->nallocated);
+	cb_arena_init(&window->kept, so->cxt);
 	return window;
 }
 
@@ -746,20 +889,34 @@ cb_window_reverse_items(CbWindow *window)
 	}
 }
 
-/* A copy of a bucket's entry, which lives as long as the window. */
+/* A copy of an entry, which lives as long as the window. */
 static IndexTuple
-cb_window_keep(CbScanOpaque so, IndexTuple itup)
+cb_window_keep(CbWindow *window, IndexTuple itup)
 {
-	CbWindow   *window = so->cur;
-	IndexTuple	copy;
+	IndexTuple	copy = cb_arena_alloc(&window->kept, IndexTupleSize(itup));
 
-	if (window->upper_items == NULL)
-		window->upper_items = AllocSetContextCreate(so->cxt,
-													"cachebatch scan items",
-													ALLOCSET_SMALL_SIZES);
-	copy = MemoryContextAlloc(window->upper_items, IndexTupleSize(itup));
 	memcpy(copy, itup, IndexTupleSize(itup));
 	return copy;
+}
+
+/* Adds the head of a source to the window. */
+static void
+cb_window_add_item(CbWindow *window, const CbSource *source)
+{
+	CbScanItem *item;
+
+	if (window->nitems == window->nallocated)
+	{
+		window->nallocated *= 2;
+		window->items = repalloc(window->items,
+								 sizeof(CbScanItem) * window->nallocated);
+	}
+	item = &window->items[window->nitems++];
+	item->itup = source->kind == CB_SOURCE_CHUNK || source->kind == CB_SOURCE_BASE ?
+		cb_window_keep(window, source->head) : source->head;
+	item->origin = source->kind == CB_SOURCE_LEAF ? CB_ITEM_PLAIN :
+		source->kind == CB_SOURCE_BASE ? CB_ITEM_BASE : CB_ITEM_UPPER;
+	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
 }
 
 /*
@@ -785,19 +942,12 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			cb_window_cut_short(so, merge);
 			return true;
 		}
-		if (source->kind != CB_SOURCE_LEAF)
+		if (CbSourceIsUpper(source))
 			nupper++;
 
 		if (_bt_checkkeys(scan, source->head, natts, dir, &more) &&
 			!source->head_dead)
-		{
-			CbScanItem *item = &window->items[window->nitems++];
-
-			item->itup = source->kind == CB_SOURCE_CHUNK ?
-				cb_window_keep(so, source->head) : source->head;
-			item->offset = source->kind == CB_SOURCE_LEAF ? source->cur :
-				InvalidOffsetNumber;
-		}
+			cb_window_add_item(window, source);
 		if (!more)
 			return false;
 	}
@@ -878,8 +1028,7 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	bool		more;
 
 	MemoryContextReset(so->work_cxt);
-	if (window->upper_items != NULL)
-		MemoryContextReset(window->upper_items);
+	cb_arena_reset(&window->kept);
 	window->nitems = 0;
 	window->nkilled = 0;
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
@@ -975,13 +1124,13 @@ cb_window_next(IndexScanDesc scan, ScanDirection dir)
 /* ---------- leaving a window ---------- */
 
 /*
- * Marks dead the leaf's item with this TID, at the offset or right of it: an
- * item can have moved right since the leaf was copied.
+ * Marks dead the leaf's plain entry with this TID, at the offset or right of
+ * it: it can have moved right since the leaf was copied.
  */
 static bool
-cb_window_kill_item(Page page, OffsetNumber off, ItemPointer tid)
+cb_window_kill_plain(Page page, OffsetNumber off, ItemPointer tid)
 {
-	for (off = Max(off, CbPageFirstItem(page));
+	for (off = Max(off, CbPageFirstPlain(page));
 		 off <= PageGetMaxOffsetNumber(page);
 		 off++)
 	{
@@ -996,6 +1145,29 @@ cb_window_kill_item(Page page, OffsetNumber off, ItemPointer tid)
 			return false;
 		ItemIdMarkDead(item);
 		return true;
+	}
+	return false;
+}
+
+/* The same for an entry of its base. */
+static bool
+cb_window_kill_base(Page page, int ordinal, ItemPointer tid)
+{
+	CbLeaf		leaf;
+	Size		len;
+
+	if (!cb_leaf_open(&leaf, page))
+		return false;
+	for (int i = ordinal; i < leaf.nbase; i++)
+	{
+		ItemPointerData found;
+
+		cb_leaf_read_tid(&leaf, i, &found);
+#ifndef CB_MUTATE_U14_ORDINAL
+		if (!ItemPointerEquals(&found, tid))
+			continue;
+#endif
+		return cb_pack_set_dead(cb_leaf_blob(page, &len), i);
 	}
 	return false;
 }
@@ -1058,8 +1230,9 @@ cb_window_kill_items(IndexScanDesc scan)
 		{
 			CbScanItem *item = &window->items[window->killed[i]];
 
-			changed |= cb_window_kill_item(page, item->offset,
-										   &item->itup->t_tid);
+			changed |= item->origin == CB_ITEM_BASE ?
+				cb_window_kill_base(page, item->number, &item->itup->t_tid) :
+				cb_window_kill_plain(page, item->number, &item->itup->t_tid);
 		}
 	}
 	if (changed)

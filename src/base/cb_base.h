@@ -39,6 +39,7 @@ typedef struct CbOptions
 	int			fillfactor;
 	bool		deduplicate_items;
 	bool		buffered;
+	bool		pack_leaves;
 } CbOptions;
 
 #define CB_MIN_FILLFACTOR		10
@@ -49,6 +50,9 @@ typedef struct CbOptions
 	 CB_DEFAULT_FILLFACTOR)
 #define CbIsBuffered(rel) \
 	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->buffered : true)
+
+#define CbPacksLeaves(rel) \
+	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->pack_leaves : true)
 
 /* ---------- counters of an index (cb_stat.c) ---------- */
 
@@ -92,6 +96,7 @@ extern void cb_stat_reset(void);	/* of this database */
  */
 #ifdef CB_TESTPOINTS
 extern bool cb_test_buckets;	/* setting of tests: may this backend attach? */
+extern int	cb_test_tail;		/* the same: plain entries a leaf, at most */
 extern void cb_testpoint_hit(const char *name);
 extern void cb_testpoint_define_guc(void);	/* called by cb_guc_define */
 #define CB_TEST_POINT(name) cb_testpoint_hit(name)

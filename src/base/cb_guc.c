@@ -14,7 +14,7 @@ int			cb_stage_size = 64;
 int			cb_stage_total_size = 4096;
 int			cb_pool_size = -1;
 int			cb_max_workers = 2;
-int			cb_max_delay = 10000;
+int			cb_max_delay = 60000;
 bool		cb_preloaded = false;
 
 /*
@@ -70,7 +70,7 @@ cb_guc_define(void)
 							"Time after which workers flush buckets that do not fill up.",
 							"It is looked at twice in this time, so up to half as much again may pass.",
 							&cb_max_delay,
-							10000, 100, 3600 * 1000,
+							60000, 100, 3600 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	cb_guc_define_startup();

@@ -60,6 +60,7 @@ typedef struct CbTestPoints
 } CbTestPoints;
 
 bool		cb_test_buckets = true;
+int			cb_test_tail = -1;
 static char *cb_test_points_string = NULL;
 static char *cb_test_hits_string = NULL;
 static CbTestPoints *cb_test_points = NULL;
@@ -197,6 +198,12 @@ cb_testpoint_define_guc(void)
 							 &cb_test_buckets,
 							 true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_tail",
+							"Plain entries that a leaf takes before it is packed; every other split leaves plain leaves.",
+							"-1: as many as there is room for.",
+							&cb_test_tail,
+							-1, -1, 1000,
+							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("cache_batch.test_points",
 							   "Test points that act, with what they do.",
 							   NULL,

@@ -87,12 +87,14 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 	if (PageGetSpecialSize(page) != MAXALIGN(sizeof(CbPageOpaqueData)) ||
 		CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
 		cb_page_report_corrupt(rel, blkno, "a corrupted page");
-	if (CbPageGetOpaque(page)->version != CB_FORMAT_VERSION)
+	if (CbPageGetOpaque(page)->version < CB_FORMAT_OLDEST ||
+		CbPageGetOpaque(page)->version > CB_FORMAT_VERSION)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" has format version %u, but this version of cache_batch reads version %d",
+				 errmsg("page %u of index \"%s\" has format version %u, but this version of cache_batch reads versions %d to %d",
 						blkno, RelationGetRelationName(rel),
-						CbPageGetOpaque(page)->version, CB_FORMAT_VERSION),
+						CbPageGetOpaque(page)->version, CB_FORMAT_OLDEST,
+						CB_FORMAT_VERSION),
 				 errhint("Please REINDEX it.")));
 }
 
@@ -111,12 +113,12 @@ cb_page_check_meta(Relation rel, Page page)
 				 errmsg("index \"%s\" is not a cachebatch index",
 						RelationGetRelationName(rel)),
 				 errhint("Please REINDEX it.")));
-	if (meta->version != CB_FORMAT_VERSION)
+	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" has format version %u, but this version of cache_batch reads version %d",
+				 errmsg("index \"%s\" has format version %u, but this version of cache_batch reads versions %d to %d",
 						RelationGetRelationName(rel), meta->version,
-						CB_FORMAT_VERSION),
+						CB_FORMAT_OLDEST, CB_FORMAT_VERSION),
 				 errhint("Please REINDEX it.")));
 	return meta;
 }
@@ -179,16 +181,14 @@ cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
 }
 
 /*
- * Remove the items at the given ascending offsets, and mark a leaf that is
- * left without entries as empty.  Its key range stays its own.
+ * Items were removed from a leaf: marks one that is left without entries as
+ * empty.  Its key range stays its own.
  */
 void
-cb_page_delete_items(Page page, OffsetNumber *offsets, int n)
+cb_page_note_deleted(Page page)
 {
 	CbPageOpaque opaque = CbPageGetOpaque(page);
 
-	if (n > 0)
-		PageIndexMultiDelete(page, offsets, n);
 	opaque->cycleid = 0;
 	opaque->flags &= ~CBP_HAS_GARBAGE;
 	if (PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))

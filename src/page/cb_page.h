@@ -26,8 +26,13 @@
 #include "base/cb_compat.h"
 #include "storage/bufpage.h"
 
-/* version of the on-disk format, in the metapage and in every page */
-#define CB_FORMAT_VERSION	1
+/*
+ * Version of the on-disk format, in the metapage and in every page.  Version
+ * 2 has packed leaves; pages and indexes of version 1 are read as they are,
+ * and get the new one page by page as they are written anew.
+ */
+#define CB_FORMAT_VERSION	2
+#define CB_FORMAT_OLDEST	1
 
 #define CB_META_MAGIC		0xCBA7C401
 #define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
@@ -58,7 +63,8 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
 #define CBP_HALF_DEAD			(1 << 7)	/* on its way out of the tree */
 #define CBP_EMPTY				(1 << 8)	/* leaf that VACUUM left without entries */
-#define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has LP_DEAD items */
+#define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has dead items */
+#define CBP_PACKED				(1 << 10)	/* leaf whose first item is a base */
 
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
@@ -170,7 +176,7 @@ extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
 extern CbMetaPageData *cb_page_check_meta(Relation rel, Page page);
 extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
 								 const char *tuples, Size tuples_len);
-extern void cb_page_delete_items(Page page, OffsetNumber *offsets, int n);
+extern void cb_page_note_deleted(Page page);
 extern void cb_page_append_journal(Page page, const char *data, Size len);
 extern void cb_page_clear_incomplete(Page page);
 

@@ -17,7 +17,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "page/cb_page.h"
+#include "page/cb_leaf.h"
 #include "sqlfn/cb_sqlfn.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -157,7 +157,7 @@ cb_inspect_flags(uint16 flags)
 {
 	static const char *const names[] = {
 		"meta", "leaf", "internal", "journal", "root", "incomplete_split",
-		"deleted", "half_dead", "empty", "has_garbage"
+		"deleted", "half_dead", "empty", "has_garbage", "packed"
 	};
 	Datum		set[lengthof(names)];
 	int			n = 0;
@@ -188,13 +188,34 @@ cb_inspect_max_offset(Relation rel, int64 blkno, Page page)
 }
 
 static void
+cb_inspect_open_leaf(Relation rel, int64 blkno, Page page, CbLeaf *leaf)
+{
+	if (!cb_leaf_open(leaf, page))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("leaf " INT64_FORMAT " of index \"%s\" has a damaged base",
+						blkno, RelationGetRelationName(rel)),
+				 errhint("Please REINDEX it.")));
+}
+
+static void
 cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
 					   int *dead)
 {
 	OffsetNumber max = cb_inspect_max_offset(rel, blkno, page);
+	CbLeaf		leaf;
+	Size		len;
 
+	cb_inspect_open_leaf(rel, blkno, page, &leaf);
 	*live = *dead = 0;
-	for (OffsetNumber off = CbPageFirstItem(page); off <= max; off++)
+	for (int i = 0; i < leaf.nbase; i++)
+	{
+		if (cb_pack_is_dead(cb_leaf_blob(page, &len), i))
+			(*dead)++;
+		else
+			(*live)++;
+	}
+	for (OffsetNumber off = CbPageFirstPlain(page); off <= max; off++)
 	{
 		if (ItemIdIsDead(PageGetItemId(page, off)))
 			(*dead)++;
@@ -302,45 +323,82 @@ cb_inspect_data(IndexTuple itup)
 	return text.data;
 }
 
+/* a row for a tuple, which is NULL if there is no sane one; ordinal -1: null */
 static void
-cb_inspect_item_row(Relation rel, Page page, OffsetNumber off,
-					ReturnSetInfo *rsinfo)
+cb_inspect_tuple_row(Relation rel, Page page, OffsetNumber off, int ordinal,
+					 Size length, bool dead, IndexTuple itup,
+					 ReturnSetInfo *rsinfo)
 {
-	ItemId		iid = PageGetItemId(page, off);
-	IndexTuple	itup = cb_inspect_item(page, off);
 	ItemPointer tid = NULL;
-	Datum		values[7] = {0};
-	bool		nulls[7] = {false};
+	Datum		values[8] = {0};
+	bool		nulls[8] = {false};
 
 	values[0] = Int32GetDatum(off);
-	values[1] = Int32GetDatum((int32) ItemIdGetLength(iid));
-	values[2] = BoolGetDatum(ItemIdIsDead(iid));
-	nulls[3] = nulls[4] = nulls[5] = nulls[6] = true;
+	values[1] = Int32GetDatum(ordinal);
+	nulls[1] = ordinal < 0;
+	values[2] = Int32GetDatum((int32) length);
+	values[3] = BoolGetDatum(dead);
+	nulls[4] = nulls[5] = nulls[6] = nulls[7] = true;
 
 	if (itup != NULL)
 	{
 		bool		pivot = BTreeTupleIsPivot(itup);
 
-		values[3] = Int32GetDatum(BTreeTupleGetNAtts(itup, rel));
-		nulls[3] = false;
+		values[4] = Int32GetDatum(BTreeTupleGetNAtts(itup, rel));
+		nulls[4] = false;
 		if (pivot && off >= CbPageFirstItem(page))
 		{
-			values[4] = Int64GetDatum((int64) BTreeTupleGetDownLink(itup));
-			nulls[4] = false;
+			values[5] = Int64GetDatum((int64) BTreeTupleGetDownLink(itup));
+			nulls[5] = false;
 		}
 		if (!pivot || IndexTupleSize(itup) >= sizeof(IndexTupleData) +
 			sizeof(ItemPointerData))
 			tid = BTreeTupleGetHeapTID(itup);
 		if (tid != NULL)
 		{
-			values[5] = PointerGetDatum(tid);
-			nulls[5] = false;
+			values[6] = PointerGetDatum(tid);
+			nulls[6] = false;
 		}
-		values[6] = CStringGetTextDatum(cb_inspect_data(itup));
-		nulls[6] = false;
+		values[7] = CStringGetTextDatum(cb_inspect_data(itup));
+		nulls[7] = false;
 	}
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* a row for each entry of a leaf's base */
+static void
+cb_inspect_base_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
+					 ReturnSetInfo *rsinfo)
+{
+	CbLeaf		leaf;
+	Size		len;
+	char	   *blob = cb_leaf_blob(page, &len);
+
+	cb_inspect_open_leaf(rel, blkno, page, &leaf);
+	for (int i = 0; i < leaf.nbase; i++)
+	{
+		CbLeafTuple memory;
+		IndexTuple	itup = cb_leaf_read(&leaf, i, &memory);
+
+		cb_inspect_tuple_row(rel, page, off, i,
+							 itup ? IndexTupleSize(itup) : 0,
+							 cb_pack_is_dead(blob, i), itup, rsinfo);
+	}
+}
+
+static void
+cb_inspect_item_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
+					 ReturnSetInfo *rsinfo)
+{
+	ItemId		iid = PageGetItemId(page, off);
+
+	if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
+		cb_inspect_base_rows(rel, blkno, page, off, rsinfo);
+	else
+		cb_inspect_tuple_row(rel, page, off, -1, ItemIdGetLength(iid),
+							 ItemIdIsDead(iid), cb_inspect_item(page, off),
+							 rsinfo);
 }
 
 Datum
@@ -365,7 +423,7 @@ cache_batch_page_items(PG_FUNCTION_ARGS)
 
 	max = cb_inspect_max_offset(rel, blkno, page);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-		cb_inspect_item_row(rel, page, off, rsinfo);
+		cb_inspect_item_rows(rel, blkno, page, off, rsinfo);
 	relation_close(rel, AccessShareLock);
 
 	return (Datum) 0;

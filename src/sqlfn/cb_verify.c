@@ -14,7 +14,8 @@
  *	    the way to it promises; items lie inside the page, apart from each
  *	    other, and have the tuple form of their place;
  *	 b) on a level, low <= items < high key in strict (key, TID) order, low
- *	    being the high key of the page on the left;
+ *	    being the high key of the page on the left; the packed base of a leaf
+ *	    and its plain entries each in an order of their own;
  *	 c) journal pages have consecutive sequence numbers from the tail on and
  *	    hold whole entries.
  * With heapallindexed, which locks out writers (strict), also:
@@ -74,10 +75,15 @@ typedef struct CbVerify
 	/* the page that is being checked */
 	BlockNumber blkno;
 	PGAlignedBlock page;
+	int			nbase;			/* items of its base, which come first */
+	int			nitems;
+	IndexTuple *items;			/* without high key */
 
 	/* the level that is being walked */
 	uint32		level;
 	IndexTuple	low;			/* high key of the page on the left, or NULL */
+	BlockNumber left_blkno;		/* that page, ... */
+	XLogRecPtr	left_lsn;		/* ... when it was read */
 	bool		left_incomplete;	/* that page's split is incomplete */
 	int64		nextlink;		/* next of above not met yet */
 	CbVerifyLinks above;		/* what should lead to this level's pages */
@@ -184,9 +190,10 @@ cb_verify_page_frame(CbVerify *v)
 	if (opaque->page_id != CB_PAGE_ID)
 		cb_verify_fail(v, "The page id is %04X, not %04X.",
 					   opaque->page_id, CB_PAGE_ID);
-	if (opaque->version != CB_FORMAT_VERSION)
-		cb_verify_fail(v, "The format version is %u, not %u.",
-					   opaque->version, CB_FORMAT_VERSION);
+	if (opaque->version < CB_FORMAT_OLDEST ||
+		opaque->version > CB_FORMAT_VERSION)
+		cb_verify_fail(v, "The format version is %u, not %u to %u.",
+					   opaque->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
 }
 
 /* Reads and checks the metapage. */
@@ -200,9 +207,9 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 	if ((CbPageGetOpaque(v->page.data)->flags & CBP_META) == 0 ||
 		meta->magic != CB_META_MAGIC)
 		cb_verify_fail(v, "It is not a metapage.");
-	if (meta->version != CB_FORMAT_VERSION)
-		cb_verify_fail(v, "The format version of the index is %u, not %u.",
-					   meta->version, CB_FORMAT_VERSION);
+	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
+		cb_verify_fail(v, "The format version of the index is %u, not %u to %u.",
+					   meta->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
 	if (meta->root == CB_METAPAGE_BLKNO)
 		cb_verify_fail(v, "The metapage names itself as the root.");
 	if (meta->nlevels < 1 || meta->nlevels > CB_MAX_LEVELS ||
@@ -324,7 +331,12 @@ cb_verify_line_pointers(CbVerify *v)
 			start != MAXALIGN(start) || len < sizeof(IndexTupleData))
 			cb_verify_fail(v, "The line pointer of item %u is wrong: offset %u, length %u, flags %u.",
 						   off, start, len, ItemIdGetFlags(item));
-		if (MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off))) != MAXALIGN(len))
+		if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
+		{
+			if (!cb_pack_check(PageGetItem(page, item), len))
+				cb_verify_fail(v, "The packed base at item %u is damaged.", off);
+		}
+		else if (MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off))) != MAXALIGN(len))
 			cb_verify_fail(v, "Item %u has %u bytes, but its tuple has %zu.",
 						   off, len,
 						   (size_t) IndexTupleSize(CbPageGetTuple(page, off)));
@@ -360,9 +372,56 @@ cb_verify_tree_flags(CbVerify *v)
 	if (v->level > 0 &&
 		PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data))
 		cb_verify_fail(v, "An internal page has no downlink.");
+	if (CbPageIsPacked(v->page.data) &&
+		(v->level > 0 || opaque->version < 2 ||
+		 PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data)))
+		cb_verify_fail(v, "It is marked as packed, but cannot be.");
 	if ((opaque->flags & CBP_EMPTY) != 0 &&
 		PageGetMaxOffsetNumber(v->page.data) >= CbPageFirstItem(v->page.data))
 		cb_verify_fail(v, "It has items, but is marked as empty.");
+}
+
+/* Lists the items of the current page: those of a leaf's base first. */
+static void
+cb_verify_list_items(CbVerify *v)
+{
+	Page		page = v->page.data;
+	OffsetNumber first = v->level == 0 ? CbPageFirstPlain(page) :
+		CbPageFirstItem(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	CbArena		arena;
+	CbLeaf		leaf = {.nbase = 0};
+
+	cb_arena_init(&arena, v->page_cxt);
+	if (v->level == 0 && !cb_leaf_open(&leaf, page))
+		cb_verify_fail(v, "The packed base is damaged.");
+	v->nbase = v->nitems = leaf.nbase;
+	v->items = palloc(sizeof(IndexTuple) * (leaf.nbase + max + 1));
+	if (!cb_leaf_read_all(&leaf, &arena, v->items))
+		cb_verify_fail(v, "The packed base is damaged.");
+	for (OffsetNumber off = first; off <= max; off++)
+		v->items[v->nitems++] = CbPageGetTuple(page, off);
+}
+
+/*
+ * May the leaf on the left have given entries to the current one between the
+ * reading of the two?
+ */
+static bool
+cb_verify_left_has_shared(CbVerify *v)
+{
+	Buffer		buf;
+	XLogRecPtr	lsn;
+
+	if (v->strict || v->level > 0)
+		return false;
+	if (!RelationNeedsWAL(v->rel))
+		return true;			/* LSNs do not tell */
+	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, v->left_blkno, RBM_NORMAL,
+							 v->strategy);
+	lsn = BufferGetLSNAtomic(buf);
+	ReleaseBuffer(buf);
+	return lsn != v->left_lsn;
 }
 
 /* Checks b: low <= items < high key, strictly ascending. */
@@ -370,30 +429,27 @@ static void
 cb_verify_order(CbVerify *v)
 {
 	Page		page = v->page.data;
-	OffsetNumber first = CbPageFirstItem(page);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	IndexTuple	high = CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page);
-	IndexTuple	prev = NULL;
 
-	if (high && v->low && cb_key_compare(&v->kd, v->low, high) >= 0)
+	if (high && v->low && cb_key_compare(&v->kd, v->low, high) >= 0 &&
+		!cb_verify_left_has_shared(v))
 		cb_verify_fail(v, "Its high key is not above that of the page on its left.");
 
 	/* the first downlink stands for the page's low bound */
-	if (v->level > 0)
-		first = OffsetNumberNext(first);
-	for (OffsetNumber off = first; off <= max; off++)
+	for (int i = v->level > 0 ? 1 : 0; i < v->nitems; i++)
 	{
-		IndexTuple	itup = CbPageGetTuple(page, off);
+		IndexTuple	itup = v->items[i];
+		IndexTuple	prev = i > (v->level > 0 ? 1 : 0) && i != v->nbase ?
+			v->items[i - 1] : NULL;
 
 		if (prev && cb_key_compare(&v->kd, prev, itup) >= 0)
-			cb_verify_fail(v, "Items %u and %u are not in order.",
-						   OffsetNumberPrev(off), off);
-		if (v->low && cb_key_compare(&v->kd, v->low, itup) > 0)
-			cb_verify_fail(v, "Item %u is below the high key of the page on the left.",
-						   off);
+			cb_verify_fail(v, "Entries %d and %d are not in order.", i, i + 1);
+		if (v->low && cb_key_compare(&v->kd, v->low, itup) > 0 &&
+			!cb_verify_left_has_shared(v))
+			cb_verify_fail(v, "Entry %d is below the high key of the page on the left.",
+						   i + 1);
 		if (high && cb_key_compare(&v->kd, itup, high) >= 0)
-			cb_verify_fail(v, "Item %u is not below the high key.", off);
-		prev = itup;
+			cb_verify_fail(v, "Entry %d is not below the high key.", i + 1);
 	}
 }
 
@@ -402,21 +458,17 @@ static void
 cb_verify_items(CbVerify *v)
 {
 	Page		page = v->page.data;
-	OffsetNumber first = CbPageFirstItem(page);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
 	if (!CbPageIsRightmost(page))
 		cb_verify_pivot(v, CbPageGetHighKey(page), CB_FORM_SEPARATOR, CB_HIKEY);
-	for (OffsetNumber off = first; off <= max; off++)
+	for (int i = 0; i < v->nitems; i++)
 	{
-		IndexTuple	itup = CbPageGetTuple(page, off);
-
 		if (v->level == 0)
-			cb_verify_entry(v, itup, off);
+			cb_verify_entry(v, v->items[i], i + 1);
 		else
-			cb_verify_pivot(v, itup,
-							off == first ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR,
-							off);
+			cb_verify_pivot(v, v->items[i],
+							i == 0 ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR,
+							CbPageFirstItem(page) + i);
 	}
 }
 
@@ -507,6 +559,7 @@ cb_verify_tree_page(CbVerify *v)
 	cb_verify_line_pointers(v);
 
 	old = MemoryContextSwitchTo(v->page_cxt);
+	cb_verify_list_items(v);
 	cb_verify_items(v);
 	cb_verify_order(v);
 	cb_verify_downlink(v);
@@ -516,6 +569,8 @@ cb_verify_tree_page(CbVerify *v)
 	if (v->level > 0)
 		cb_verify_collect_links(v);
 	v->left_incomplete = CbPageHasIncompleteSplit(v->page.data);
+	v->left_blkno = v->blkno;
+	v->left_lsn = PageGetLSN(v->page.data);
 	v->low = CbPageIsRightmost(v->page.data) ? NULL :
 		CopyIndexTuple(CbPageGetHighKey(v->page.data));
 	if (low)

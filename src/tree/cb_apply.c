@@ -121,16 +121,6 @@ cb_tree_check_still_locked(Relation rel, Buffer buf)
 				 errhint("Comparison functions must not use subtransactions (exception blocks).")));
 }
 
-/* the entries of a batch that go to one leaf, with their places */
-typedef struct CbLeafBatch
-{
-	int			taken;			/* entries of the input dealt with */
-	int			n;				/* new ones among them */
-	Size		len;			/* MAXALIGNed bytes of the new ones */
-	IndexTuple *tuples;
-	OffsetNumber *offsets;		/* in the page as it is: insert before */
-} CbLeafBatch;
-
 /* How many of the first n entries belong left of the page's high key. */
 static int
 cb_apply_count_covered(const CbKeyDesc *kd, Page page, CbSortEntry *entries,
@@ -192,8 +182,9 @@ cb_apply_find_place(const CbKeyDesc *kd, Page page, OffsetNumber low,
 }
 
 /*
- * Find the places of the leaf's entries.  Takes no more new bytes than a
- * split can spread over its new pages.
+ * Find the places of the leaf's entries among its plain ones; what its base
+ * has is not looked at, so that most visits do not touch it.  Takes no more
+ * new bytes than a split can spread over its new pages.
  */
 static void
 cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
@@ -201,7 +192,7 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 {
 	int			covered = cb_apply_count_covered(kd, page, entries, n);
 	Size		limit = 3 * CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
-	OffsetNumber low = CbPageFirstItem(page);
+	OffsetNumber low = CbPageFirstPlain(page);
 
 	batch->tuples = palloc(sizeof(IndexTuple) * covered);
 	batch->offsets = palloc(sizeof(OffsetNumber) * covered);
@@ -253,75 +244,88 @@ cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 	UnlockReleaseBuffer(buf);
 }
 
-/* The leaf lacks the room: merge old and new, and split. */
-static void
-cb_apply_by_split(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch)
+/*
+ * The leaf lacks the room: merge old and new, and pack them, share them with
+ * the right neighbour, or split.  Returns whether bounds of leaves changed.
+ */
+static bool
+cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
+					  CbApplyStats *stats)
 {
 	PGAlignedBlock copy;
-	Page		page = (Page) copy.data;
-	OffsetNumber off;
-	OffsetNumber max;
+	CbArena		arena;
+	CbRepack	repack;
 	IndexTuple *items;
-	int			nitems = 0;
-	int			next = 0;
+	int			n;
 	bool		at_end;
 
+	cb_arena_init(&arena, CurrentMemoryContext);
 	memcpy(copy.data, BufferGetPage(buf), BLCKSZ);
-	max = PageGetMaxOffsetNumber(page);
-	items = palloc(sizeof(IndexTuple) * (max + batch->n));
-	at_end = CbPageIsRightmost(page) && batch->offsets[0] > max;
-
-	for (off = CbPageFirstItem(page); off <= max; off = OffsetNumberNext(off))
+	n = cb_repack_merge(kd, (Page) copy.data, batch, &arena, &repack, &items);
+	cb_tree_check_still_locked(kd->rel, buf);
+	if (batch->n == 0 ||
+		cb_repack_leaf(kd->rel, buf, batch, &arena, &repack, items, n))
 	{
-		while (next < batch->n && batch->offsets[next] == off)
-			items[nitems++] = batch->tuples[next++];
-		items[nitems++] = CbPageGetTuple(page, off);
+		UnlockReleaseBuffer(buf);
+		return false;
 	}
-	while (next < batch->n)
-		items[nitems++] = batch->tuples[next++];
+	if (cb_share_leaf(kd, buf, &arena, items, n))
+		return true;
+	at_end = CbPageIsRightmost((Page) copy.data) &&
+		repack.new_at[0] == n - batch->n;
+	stats->splits++;
+	cb_tree_split(kd, buf, items, n, NULL, 0, at_end);
+	return true;
+}
 
-	cb_tree_split(kd, buf, items, nitems, NULL, 0, at_end);
-	pfree(items);
+/* Has the leaf room for the new entries among its plain ones? */
+static bool
+cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
+{
+	Size		need = batch->len + batch->n * sizeof(ItemIdData);
+
+#ifdef CB_TESTPOINTS
+	if (cb_test_tail >= 0 && CbPacksLeaves(rel) && batch->n +
+		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) > cb_test_tail)
+		return false;
+#endif
+	return need <= PageGetExactFreeSpace(page);
 }
 
 /*
  * Apply what belongs to the leaf of the first n entries.  Releases buf.
- * Returns how many entries were dealt with; *split tells whether the leaf was
- * split.
+ * Returns how many entries were dealt with; *moved tells whether bounds of
+ * leaves changed.
  */
 static int
 cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
-				 CbApplyStats *stats, bool *split)
+				 CbApplyStats *stats, bool *moved)
 {
 	Page		page = BufferGetPage(buf);
 	CbLeafBatch batch;
-	Size		need;
 
+	/* the caller resets the context */
 	cb_apply_place(kd, page, entries, n, &batch);
 	cb_tree_check_still_locked(kd->rel, buf);
-	need = batch.len + batch.n * sizeof(ItemIdData);
 	stats->visits++;
 	stats->entries += batch.n;
 	stats->duplicates += batch.taken - batch.n;
-	*split = false;
+	*moved = false;
 
 	CB_TEST_POINT("apply-leaf");
 	if (batch.n == 0)
 		UnlockReleaseBuffer(buf);
-	else if (need <= PageGetExactFreeSpace(page))
+	else if (cb_apply_has_room(kd->rel, page, &batch))
 		cb_apply_in_place(kd->rel, buf, &batch);
 	else
-	{
-		*split = true;
-		stats->splits++;
-		cb_apply_by_split(kd, buf, &batch);
-	}
-	pfree(batch.tuples);
-	pfree(batch.offsets);
+		*moved = cb_apply_by_rewriting(kd, buf, &batch, stats);
 	return batch.taken;
 }
 
 /* ---------- the batch ---------- */
+
+/* bytes that are kept from leaf to leaf: enough to pack most of them */
+#define CB_APPLY_CONTEXT	(128 * 1024)
 
 /* leaves to the right of the present one that are read ahead */
 #define CB_APPLY_PREFETCH	4
@@ -392,7 +396,9 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
 	MemoryContext leaf_cxt = AllocSetContextCreate(CurrentMemoryContext,
 												   "cache_batch apply",
-												   ALLOCSET_DEFAULT_SIZES);
+												   CB_APPLY_CONTEXT,
+												   ALLOCSET_DEFAULT_INITSIZE,
+												   ALLOCSET_DEFAULT_MAXSIZE);
 	MemoryContext oldcxt = MemoryContextSwitchTo(leaf_cxt);
 	int			done = 0;
 
@@ -402,7 +408,7 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[done].itup};
 		Buffer		buf = cb_apply_next_leaf(kd, &cut, entries[n - 1].itup,
 											 descent);
-		bool		split;
+		bool		moved;
 
 		if (!BufferIsValid(buf))
 		{
@@ -410,8 +416,8 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 			stats->descents++;
 		}
 		done += cb_apply_to_leaf(kd, buf, entries + done, n - done, stats,
-								 &split);
-		if (split)
+								 &moved);
+		if (moved)
 			descent->parent_valid = false;
 		MemoryContextReset(leaf_cxt);
 		CHECK_FOR_INTERRUPTS();

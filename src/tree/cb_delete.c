@@ -25,6 +25,7 @@
 #include "commands/progress.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
+#include "page/cb_leaf.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -46,25 +47,39 @@ typedef struct CbDeleteState
 	BlockNumber scan_blkno;		/* how far the pass has come */
 } CbDeleteState;
 
+/* what is to go from one leaf */
+typedef struct CbDeletable
+{
+	int			nordinals;		/* of its base */
+	uint16		ordinals[CB_PACK_MAX_ENTRIES];
+	int			noffsets;		/* plain */
+	OffsetNumber offsets[MaxIndexTuplesPerPage];
+} CbDeletable;
+
 /* Remove items, as one atomic action.  buf is locked for cleanup. */
 static void
-cb_delete_items(Relation rel, Buffer buf, OffsetNumber *offsets, int n)
+cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 {
 	Page		page = BufferGetPage(buf);
 
 	START_CRIT_SECTION();
-	cb_page_delete_items(page, offsets, n);
+	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
+				   dead->noffsets);
 	MarkBufferDirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
 		xl_cb_vacuum_leaf xlrec;
 		XLogRecPtr	lsn;
 
-		xlrec.nitems = n;
+		xlrec.nitems = dead->noffsets;
+		xlrec.nordinals = dead->nordinals;
 		XLogBeginInsert();
 		XLogRegisterData((char *) &xlrec, SizeOfCbVacuumLeaf);
 		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
-		XLogRegisterBufData(0, (char *) offsets, n * sizeof(OffsetNumber));
+		XLogRegisterBufData(0, (char *) dead->ordinals,
+							dead->nordinals * sizeof(uint16));
+		XLogRegisterBufData(0, (char *) dead->offsets,
+							dead->noffsets * sizeof(OffsetNumber));
 		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_VACUUM_LEAF);
 		PageSetLSN(page, lsn);
 	}
@@ -82,16 +97,70 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 									  &buf) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buf);
-		OffsetNumber offsets[MaxIndexTuplesPerPage];
+		char	   *data = XLogRecGetBlockData(record, 0, NULL);
+		CbDeletable dead;
 
-		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
+		memcpy(dead.ordinals, data, xlrec->nordinals * sizeof(uint16));
+		memcpy(dead.offsets, data + xlrec->nordinals * sizeof(uint16),
 			   xlrec->nitems * sizeof(OffsetNumber));
-		cb_page_delete_items(page, offsets, xlrec->nitems);
+		cb_leaf_delete(page, dead.ordinals, xlrec->nordinals, dead.offsets,
+					   xlrec->nitems);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buf);
 	}
 	if (BufferIsValid(buf))
 		UnlockReleaseBuffer(buf);
+}
+
+static void
+cb_delete_report_corrupt(CbDeleteState *state, Buffer buf, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("page %u of index \"%s\" has %s",
+					BufferGetBlockNumber(buf),
+					RelationGetRelationName(state->rel), what),
+			 errhint("Please REINDEX it.")));
+}
+
+static inline bool
+cb_delete_is_dead(CbDeleteState *state, ItemPointer tid)
+{
+	return state->callback(tid, state->callback_state);
+}
+
+/* Finds what is to go from a leaf; returns how many entries it has. */
+static int
+cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
+{
+	Page		page = BufferGetPage(buf);
+	OffsetNumber first = CbPageFirstPlain(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	CbLeaf		leaf;
+
+	if (max > MaxIndexTuplesPerPage)
+		cb_delete_report_corrupt(state, buf, "too many items");
+	if (!cb_leaf_open(&leaf, page))
+		cb_delete_report_corrupt(state, buf, "a damaged base");
+
+	dead->nordinals = dead->noffsets = 0;
+	for (int i = 0; i < leaf.nbase; i++)
+	{
+		ItemPointerData tid;
+
+		cb_leaf_read_tid(&leaf, i, &tid);
+#ifdef CB_MUTATE_U15_VACUUM
+		break;
+#endif
+		if (cb_delete_is_dead(state, &tid))
+			dead->ordinals[dead->nordinals++] = i;
+	}
+	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
+	{
+		if (cb_delete_is_dead(state, &CbPageGetTuple(page, off)->t_tid))
+			dead->offsets[dead->noffsets++] = off;
+	}
+	return leaf.nbase + max + 1 - first;
 }
 
 /*
@@ -101,38 +170,24 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 static BlockNumber
 cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 {
-	Page		page = BufferGetPage(buf);
-	CbPageOpaque opaque = CbPageGetOpaque(page);
+	CbPageOpaque opaque = CbPageGetOpaque(BufferGetPage(buf));
 	BlockNumber back_to = InvalidBlockNumber;
-	OffsetNumber offsets[MaxIndexTuplesPerPage];
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	OffsetNumber first = CbPageFirstItem(page);
-	int			n = 0;
+	CbDeletable dead;
+	int			nentries = cb_delete_find(state, buf, &dead);
+	int			ndead = dead.nordinals + dead.noffsets;
 
-	if (max > MaxIndexTuplesPerPage)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" has too many items",
-						BufferGetBlockNumber(buf),
-						RelationGetRelationName(state->rel)),
-				 errhint("Please REINDEX it.")));
 	if (state->cycleid != 0 && opaque->cycleid == state->cycleid &&
-		!CbPageIsRightmost(page) && opaque->next < state->scan_blkno)
+		opaque->next != InvalidBlockNumber && opaque->next < state->scan_blkno)
 		back_to = opaque->next;
 #ifdef CB_MUTATE_A11_BACKTRACK
 	back_to = InvalidBlockNumber;
 #endif
 
-	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
-		if (state->callback(&CbPageGetTuple(page, off)->t_tid,
-							state->callback_state))
-			offsets[n++] = off;
-
 	CB_TEST_POINT("vacuum-leaf");
-	if (n > 0)
+	if (ndead > 0)
 	{
-		cb_delete_items(state->rel, buf, offsets, n);
-		state->stats->tuples_removed += n;
+		cb_delete_items(state->rel, buf, &dead);
+		state->stats->tuples_removed += ndead;
 	}
 	else if (opaque->cycleid != 0 && opaque->cycleid == state->cycleid)
 	{
@@ -143,7 +198,7 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 
 	/* a page that the pass went back to has been counted */
 	if (BufferGetBlockNumber(buf) == state->scan_blkno)
-		state->stats->num_index_tuples += max + 1 - first - n;
+		state->stats->num_index_tuples += nentries - ndead;
 	return back_to;
 }
 

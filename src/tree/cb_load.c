@@ -4,7 +4,9 @@
  *	  Building a tree bottom-up from sorted entries.
  *
  * Leaves are written one after the other, at consecutive blocks from 1 on, so
- * that a scan in key order reads sequentially.  The downlinks of a level go
+ * that a scan in key order reads sequentially.  Entries wait until there are
+ * more than a page can take; then as many as fit are packed into one, or put
+ * there as they are if that takes as little.  The downlinks of a level go
  * to a temporary file and are read back to build the level above it, so
  * memory use does not grow with the index.  Pages are written past the buffer
  * manager and logged whole; nobody else can see the file yet.  The metapage
@@ -40,7 +42,17 @@ struct CbLoader
 	IndexTuple	last;			/* last item of page */
 	BufFile    *downlinks;		/* of this level, for the next */
 	int64		ndownlinks;
+
+	/* entries that wait for their leaf */
+	int			npending;
+	IndexTuple *pending;
+	CbArena		arenas[2];		/* their memory is in the first */
+	int			packed;			/* entries of the last leaf that was packed */
 };
+
+#define CB_LOAD_PENDING		(2 * CB_PACK_MAX_ENTRIES)
+#define CB_LOAD_GUESS		500 /* entries of a packed leaf, to begin with */
+#define CB_LOAD_TRIES		6	/* to find how many fit */
 
 /* ---------- pages ---------- */
 
@@ -251,6 +263,123 @@ cb_load_add_to_level(CbLoader *loader, IndexTuple itup)
 	cb_load_add_first_or_next(loader, itup);
 }
 
+/* ---------- leaves ---------- */
+
+/* How many of the pending entries a plain leaf takes. */
+static int
+cb_load_count_plain(CbLoader *loader)
+{
+	Size		used = 0;
+	int			n = 0;
+
+	while (n < loader->npending)
+	{
+		used += CbItemSpace(loader->pending[n]);
+		if (used > loader->fill)
+			break;
+		n++;
+	}
+	return Max(n, 1);
+}
+
+/* Bytes that the first n pending entries may take, packed into one leaf. */
+static Size
+cb_load_room_for(CbLoader *loader, int n)
+{
+	Size		hikey = n < loader->npending ?
+		CbItemSpace(loader->pending[n]) + MAXALIGN(sizeof(ItemPointerData)) : 0;
+	Size		room = CB_PAGE_ROOM - sizeof(ItemIdData);
+
+	return Min(loader->fill, room - Min(hikey, room));
+}
+
+/*
+ * How many of the pending entries go into one packed leaf: about as many as
+ * there is room for.
+ */
+static int
+cb_load_count_packed(CbLoader *loader)
+{
+	int			fits = 0;
+	int			beyond = Min(loader->npending, CB_PACK_MAX_ENTRIES) + 1;
+	int			n = loader->packed > 0 ? loader->packed : CB_LOAD_GUESS;
+
+	for (int try = 0; try < CB_LOAD_TRIES && fits + 1 < beyond; try++)
+	{
+		Size		room;
+		Size		size = 0;
+
+		n = Max(fits + 1, Min(n, beyond - 1));
+		room = cb_load_room_for(loader, n);
+		if (cb_leaf_can_pack(loader->pending, n))
+			size = cb_leaf_measure(loader->pending, n, MAXALIGN_DOWN(room));
+		if (size == 0)
+		{
+			beyond = n;
+			n = fits + (beyond - fits) * 7 / 8;
+			continue;
+		}
+		fits = n;
+		if (size * 64 > room * 63)
+			break;
+		n = (int) (n * room / size);
+	}
+	return fits;
+}
+
+/* Make one leaf, or the beginning of one, of the first pending entries. */
+static void
+cb_load_put_pending(CbLoader *loader)
+{
+	int			plain = cb_load_count_plain(loader);
+	int			packed = cb_load_count_packed(loader);
+	bool		pays = packed * 4 > plain * 5;
+	int			n = pays ? packed : plain;
+
+	if (loader->last && (pays || CbPageIsPacked(loader->page)))
+		cb_load_turn_page(loader, loader->pending[0]);
+	if (pays)
+	{
+		if (!cb_leaf_put_base(loader->page, loader->pending, n))
+			elog(ERROR, "cache_batch: no room for the base of a new leaf");
+		loader->last = loader->pending[n - 1];
+		loader->packed = n;
+	}
+	else
+	{
+		for (int i = 0; i < n; i++)
+			cb_load_add_to_level(loader, loader->pending[i]);
+	}
+	loader->npending -= n;
+	memmove(loader->pending, loader->pending + n,
+			loader->npending * sizeof(IndexTuple));
+}
+
+/* Take an entry of the current page, and the pending ones, out of the arena. */
+static void
+cb_load_save_pending(CbLoader *loader)
+{
+	CbArena		old = loader->arenas[0];
+	CbArena    *arena = &loader->arenas[1];
+
+	for (int i = -1; i < loader->npending; i++)
+	{
+		IndexTuple *itup = i < 0 ? &loader->last : &loader->pending[i];
+		IndexTuple	copy;
+
+		if (*itup == NULL)
+			continue;
+		copy = cb_arena_alloc(arena, IndexTupleSize(*itup));
+		memcpy(copy, *itup, IndexTupleSize(*itup));
+		*itup = copy;
+	}
+	loader->arenas[0] = *arena;
+	loader->arenas[1] = old;
+	cb_arena_reset(&loader->arenas[1]);
+}
+
+/* ---------- upper levels ---------- */
+
 /* Build the level above one whose downlinks are in the file. */
 static void
 cb_load_build_level(CbLoader *loader, BufFile *downlinks, int64 n, int level)
@@ -306,6 +435,10 @@ cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
 			   true);
 	loader->nblocks = 1;
 	cb_load_begin_level(loader, 0, CB_PAGE_ROOM * fillfactor / 100);
+
+	loader->pending = palloc(sizeof(IndexTuple) * CB_LOAD_PENDING);
+	cb_arena_init(&loader->arenas[0], CurrentMemoryContext);
+	cb_arena_init(&loader->arenas[1], CurrentMemoryContext);
 	return loader;
 }
 
@@ -313,7 +446,22 @@ cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
 void
 cb_load_add(CbLoader *loader, IndexTuple itup)
 {
-	cb_load_add_to_level(loader, itup);
+	IndexTuple	copy;
+
+	if (!CbPacksLeaves(loader->rel))
+	{
+		cb_load_add_to_level(loader, itup);
+		return;
+	}
+	if (loader->npending == CB_LOAD_PENDING)
+	{
+		while (loader->npending > CB_PACK_MAX_ENTRIES)
+			cb_load_put_pending(loader);
+		cb_load_save_pending(loader);
+	}
+	copy = cb_arena_alloc(&loader->arenas[0], IndexTupleSize(itup));
+	memcpy(copy, itup, IndexTupleSize(itup));
+	loader->pending[loader->npending++] = copy;
 }
 
 /*
@@ -326,6 +474,8 @@ cb_load_finish(CbLoader *loader)
 	PGAlignedBlock meta;
 	uint8		build_id[CB_BUILD_ID_LEN];
 
+	while (loader->npending > 0)
+		cb_load_put_pending(loader);
 	cb_load_finish_page(loader, NULL);
 	while (loader->npages > 1)
 	{

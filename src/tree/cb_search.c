@@ -88,6 +88,19 @@ cb_search_report_level(Relation rel, BlockNumber blkno, int level)
 			 errhint("Please REINDEX it.")));
 }
 
+/* A leaf's base cannot be decoded; the page may be a copy. */
+void
+cb_tree_report_damaged(Relation rel, Page page)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("index \"%s\" has a leaf with a damaged base",
+					RelationGetRelationName(rel)),
+			 errdetail("Its right sibling is block %u.",
+					   CbPageGetOpaque(page)->next),
+			 errhint("Please REINDEX it.")));
+}
+
 /* Lock a pinned page and check that it is a live tree page of this level. */
 static Page
 cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
@@ -163,8 +176,8 @@ cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
 }
 
 /*
- * Leaf: the first item right of the cut, in either direction; one past the
- * last if there is none.
+ * Leaf: the first plain entry right of the cut, in either direction; one past
+ * the last if there is none.
  *
  * Internal page: the downlink to follow.  That is the last item whose key is
  * left of the cut; going forward also one that is the cut itself.  The first
@@ -177,7 +190,7 @@ cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
 					ScanDirection dir)
 {
 	bool		leaf = CbPageIsLeaf(page);
-	OffsetNumber low = CbPageFirstItem(page);
+	OffsetNumber low = leaf ? CbPageFirstPlain(page) : CbPageFirstItem(page);
 	OffsetNumber high = PageGetMaxOffsetNumber(page) + 1;
 	int			goal = (!leaf && ScanDirectionIsBackward(dir)) ? -1 : 0;
 
@@ -261,6 +274,7 @@ cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		descent->parent_valid = true;
 	}
 	UnlockReleaseBuffer(buf);
+	CB_TEST_POINT("descend-child");
 	CHECK_FOR_INTERRUPTS();
 	return ReadBuffer(kd->rel, child);
 }

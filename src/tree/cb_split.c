@@ -36,6 +36,7 @@ typedef struct CbSplitPlan
 	int			nparts;
 	int			first[CB_MAX_PARTS + 1];	/* item at which part i begins */
 	IndexTuple	hikey[CB_MAX_PARTS];	/* NULL: rightmost */
+	bool		packed;			/* the parts are leaves with bases */
 } CbSplitPlan;
 
 /* ---------- planning ---------- */
@@ -100,6 +101,7 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	for (int i = 0; i < nitems; i++)
 		total += CbItemSpace(items[i]);
 
+	plan->packed = false;
 	plan->nparts = 0;
 	if (at_end)
 		plan->nparts = cb_split_cut(items, nitems, old_hikey,
@@ -116,6 +118,140 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 		elog(ERROR, "cache_batch: no way to split a page of index \"%s\"",
 			 RelationGetRelationName(kd->rel));
 }
+
+/* ---------- planning packed leaves ---------- */
+
+/* entries whose encoded size is found at a time */
+#define CB_SPLIT_SAMPLE		128
+
+/* Bytes that the entries take in bases, about; *plain: as plain entries. */
+Size
+cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
+{
+	Size		total = 0;
+
+	*plain = 0;
+	for (int i = 0; i < nitems; i += CB_SPLIT_SAMPLE)
+	{
+		int			n = Min(CB_SPLIT_SAMPLE, nitems - i);
+		Size		space = 0;
+		Size		packed;
+
+		for (int j = i; j < i + n; j++)
+			space += CbItemSpace(items[j]);
+		packed = cb_leaf_can_pack(items + i, n) ?
+			cb_leaf_measure(items + i, n, CB_PAGE_ROOM) : 0;
+		total += packed > 0 ? packed : space;
+		*plain += space;
+	}
+	return total;
+}
+
+/* Cut the items into nparts parts of as many bytes, counted as plain ones. */
+static void
+cb_split_cut_evenly(IndexTuple *items, int nitems, Size plain, int nparts,
+					CbSplitPlan *plan)
+{
+	Size		used = 0;
+	int			part = 1;
+
+	plan->first[0] = 0;
+	for (int i = 0; i < nitems && part < nparts; i++)
+	{
+		if (i > 0 && used >= plain * part / nparts)
+			plan->first[part++] = i;
+		used += CbItemSpace(items[i]);
+	}
+	plan->nparts = part;
+	plan->first[part] = nitems;
+}
+
+/* Cut the items into parts of target bytes and a last one with the rest. */
+static void
+cb_split_cut_filled(IndexTuple *items, int nitems, Size target,
+					CbSplitPlan *plan)
+{
+	Size		used = 0;
+	int			part = 1;
+
+	plan->first[0] = 0;
+	for (int i = 0; i < nitems && part < CB_MAX_PARTS; i++)
+	{
+		if (i > 0 && used >= target * part)
+			plan->first[part++] = i;
+		used += CbItemSpace(items[i]);
+	}
+	plan->nparts = part;
+	plan->first[part] = nitems;
+}
+
+/* Do all parts fit into bases, each with its high key on its page? */
+static bool
+cb_split_fits_packed(IndexTuple *items, int nitems, IndexTuple old_hikey,
+					 const CbSplitPlan *plan)
+{
+	if (plan->nparts < 2)
+		return false;
+	for (int i = 0; i < plan->nparts; i++)
+	{
+		int			next = plan->first[i + 1];
+		int			n = next - plan->first[i];
+		Size		hikey = cb_split_hikey_bound(items, nitems, next, old_hikey);
+
+		if (n == 0 || !cb_leaf_can_pack(items + plan->first[i], n) ||
+			cb_leaf_measure(items + plan->first[i], n,
+							CB_PAGE_ROOM - hikey - sizeof(ItemIdData)) == 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Choose parts that are packed; false: that would not save a fifth of the
+ * space, or they do not fit.
+ */
+static bool
+cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
+					 IndexTuple old_hikey, bool at_end, CbSplitPlan *plan)
+{
+	Size		plain;
+	Size		packed;
+	Size		per_page;
+
+	if (!CbPacksLeaves(kd->rel))
+		return false;
+#ifdef CB_TESTPOINTS
+	if (cb_test_tail >= 0 && nitems % 2 == 1)
+		return false;
+#endif
+	packed = cb_tree_measure(items, nitems, &plain);
+	if (packed * 5 > plain * 4)
+		return false;
+
+	plan->packed = true;
+	if (at_end)
+	{
+		per_page = CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
+		cb_split_cut_filled(items, nitems,
+							Min(plain * per_page / packed,
+								plain * CB_PACK_MAX_ENTRIES / nitems), plan);
+		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
+			return true;
+	}
+
+	/* leave about a fifth of each page free */
+	per_page = CB_PAGE_ROOM * 4 / 5;
+	for (int parts = Max(2, (int) ((packed + per_page - 1) / per_page));
+		 parts <= CB_MAX_PARTS; parts++)
+	{
+		cb_split_cut_evenly(items, nitems, plain, parts, plan);
+		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
+			return true;
+	}
+	return false;
+}
+
+/* ---------- high keys ---------- */
 
 /* Fill in the high keys; those that are made are palloc'd. */
 static void
@@ -147,13 +283,19 @@ cb_split_add_item(Page page, IndexTuple itup)
  * Build one part as a page image.  The first item of an internal page loses
  * its key.
  */
-static void
-cb_split_build(Page page, uint16 flags, uint16 level, IndexTuple hikey,
-			   IndexTuple *items, int nitems)
+void
+cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
+				   bool packed, IndexTuple *items, int nitems)
 {
 	cb_page_init(page, flags, level);
 	if (hikey)
 		cb_split_add_item(page, hikey);
+	if (packed)
+	{
+		if (!cb_leaf_put_base(page, items, nitems))
+			elog(ERROR, "cache_batch: no room for the base of a leaf that is split");
+		return;
+	}
 	for (int i = 0; i < nitems; i++)
 	{
 		if (i == 0 && level > 0)
@@ -186,9 +328,9 @@ cb_split_build_all(CbSplitPlan *plan, IndexTuple *items, Buffer *bufs,
 			flags |= old->flags & CBP_ROOT;
 		if (!last)
 			flags |= CBP_INCOMPLETE_SPLIT;
-		cb_split_build(image, flags, old->level, plan->hikey[i],
-					   items + plan->first[i],
-					   plan->first[i + 1] - plan->first[i]);
+		cb_tree_build_page(image, flags, old->level, plan->hikey[i],
+						   plan->packed, items + plan->first[i],
+						   plan->first[i + 1] - plan->first[i]);
 		opaque = CbPageGetOpaque(image);
 		opaque->next = last ? old->next : BufferGetBlockNumber(bufs[i + 1]);
 		opaque->cycleid = cycleid;
@@ -572,7 +714,9 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	BTCycleId	cycleid;
 
 	Assert(!CbPageHasIncompleteSplit(page));
-	cb_split_plan(kd, items, nitems, old_hikey, at_end, &plan);
+	if (!CbPageIsLeaf(page) ||
+		!cb_split_plan_packed(kd, items, nitems, old_hikey, at_end, &plan))
+		cb_split_plan(kd, items, nitems, old_hikey, at_end, &plan);
 	cb_split_make_hikeys(kd, items, CbPageIsLeaf(page), old_hikey, &plan);
 	cb_tree_check_still_locked(kd->rel, buf);
 

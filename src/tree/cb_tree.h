@@ -13,6 +13,7 @@
 
 #include "access/genam.h"
 #include "storage/bufmgr.h"
+#include "page/cb_leaf.h"
 #include "tree/cb_key.h"
 #include "utils/snapshot.h"
 
@@ -65,6 +66,16 @@ typedef struct CbApplyStats
 	int64		splits;
 } CbApplyStats;
 
+/* the entries of a batch that go to one leaf, with their places */
+typedef struct CbLeafBatch
+{
+	int			taken;			/* entries of the input dealt with */
+	int			n;				/* new ones among them */
+	Size		len;			/* MAXALIGNed bytes of the new ones */
+	IndexTuple *tuples;
+	OffsetNumber *offsets;		/* in the page as it is: insert before */
+} CbLeafBatch;
+
 /* cb_search.c */
 extern CbRelCache *cb_rel_cache(Relation rel);
 extern void cb_rel_forget(Relation rel);
@@ -77,6 +88,7 @@ extern Buffer cb_tree_read_leaf(Relation rel, BlockNumber blkno,
 								Snapshot snapshot);
 extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
+extern void cb_tree_report_damaged(Relation rel, Page page) pg_attribute_noreturn();
 extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
 										Page page, ScanDirection dir);
 
@@ -101,7 +113,45 @@ extern void cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 							  Size len, Buffer *child_bufs, int nchildren);
 extern void cb_redo_insert(XLogReaderState *record);
 
+/* cb_repack.c */
+
+/*
+ * Merges a copy of a leaf with a batch: all entries in order, in the arena's
+ * memory or where they stand, and the places for the record.  The batch loses
+ * entries that the leaf's base has already.  Comparison functions run.
+ */
+extern int	cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
+							CbArena *arena, CbRepack *repack,
+							IndexTuple **items);
+
+/*
+ * Packs the leaf with these entries, which cb_repack_merge() has made of it,
+ * as one atomic action.  False: they do not fit, or are not to be packed.
+ * buf is exclusively locked, before and after.
+ */
+extern bool cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
+						   CbArena *arena, CbRepack *repack, IndexTuple *items,
+						   int n);
+extern void cb_redo_leaf_pack(XLogReaderState *record);
+
+/* cb_share.c */
+
+/*
+ * Spreads the entries of a leaf that is too full, which are items, over the
+ * leaf, its right neighbour, and a new one if need be, as one atomic action,
+ * and inserts the new one's downlink.  buf is exclusively locked, and released
+ * if it was done; items do not point into it.  False: there is no such
+ * neighbour, or it is another parent's; nothing has changed.
+ */
+extern bool cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
+						  IndexTuple *items, int n);
+extern void cb_redo_share(XLogReaderState *record);
+
 /* cb_split.c */
+extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
+extern void cb_tree_build_page(Page page, uint16 flags, uint16 level,
+							   IndexTuple hikey, bool packed,
+							   IndexTuple *items, int nitems);
 extern void cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items,
 						  int nitems, Buffer *child_bufs, int nchildren,
 						  bool at_end);

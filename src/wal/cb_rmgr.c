@@ -12,6 +12,7 @@
 #include "access/bufmask.h"
 #include "access/xlog.h"
 #include "access/xlogutils.h"
+#include "page/cb_leaf.h"
 #include "storage/bufmgr.h"
 #include "wal/cb_wal.h"
 
@@ -85,9 +86,29 @@ cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 				break;
 			}
 		case XLOG_CB_VACUUM_LEAF:
-			appendStringInfo(buf, "nitems %u",
-							 ((xl_cb_vacuum_leaf *) rec)->nitems);
-			break;
+			{
+				xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) rec;
+
+				appendStringInfo(buf, "nitems %u, nordinals %u",
+								 xlrec->nitems, xlrec->nordinals);
+				break;
+			}
+		case XLOG_CB_LEAF_PACK:
+			{
+				xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) rec;
+
+				appendStringInfo(buf, "nplain %u, nnew %u",
+								 xlrec->nplain, xlrec->nnew);
+				break;
+			}
+		case XLOG_CB_SHARE:
+			{
+				xl_cb_share *xlrec = (xl_cb_share *) rec;
+
+				appendStringInfo(buf, "nleaves %u, off %u",
+								 xlrec->nleaves, xlrec->off);
+				break;
+			}
 	}
 }
 
@@ -110,6 +131,10 @@ cb_rmgr_identify(uint8 info)
 			return "NEWROOT";
 		case XLOG_CB_VACUUM_LEAF:
 			return "VACUUM_LEAF";
+		case XLOG_CB_LEAF_PACK:
+			return "LEAF_PACK";
+		case XLOG_CB_SHARE:
+			return "SHARE";
 	}
 	return NULL;
 }
@@ -117,8 +142,9 @@ cb_rmgr_identify(uint8 info)
 /*
  * Masks what redo may leave different.
  *
- * Hints set without WAL: LP_DEAD bits and CBP_HAS_GARBAGE by scans, a
- * cycle id that is no longer needed by VACUUM.  The hole of a journal page is left alone: its bytes below pd_lower are all
+ * Hints set without WAL: dead bits, of line pointers and in bases, and
+ * CBP_HAS_GARBAGE by scans, a cycle id that is no longer needed by VACUUM.
+ * The hole of a journal page is left alone: its bytes below pd_lower are all
  * logged, those above it are not compared.
  */
 static void
@@ -133,6 +159,12 @@ cb_rmgr_mask(char *pagedata, BlockNumber blkno)
 	if (CbPageIsLeaf(page))
 	{
 		mask_lp_flags(page);
+		if (CbPageIsPacked(page))
+		{
+			Size		len;
+
+			cb_pack_clear_dead(cb_leaf_blob(page, &len));
+		}
 		CbPageGetOpaque(page)->flags &= ~CBP_HAS_GARBAGE;
 		CbPageGetOpaque(page)->cycleid = 0;
 	}

@@ -34,7 +34,9 @@
 #define XLOG_CB_INTERNAL_INSERT		0x40
 #define XLOG_CB_NEWROOT				0x50
 #define XLOG_CB_VACUUM_LEAF			0x60
-#define CB_NUM_WAL_ACTIONS			7
+#define XLOG_CB_LEAF_PACK			0x70
+#define XLOG_CB_SHARE				0x80
+#define CB_NUM_WAL_ACTIONS			9
 
 /*
  * Append to the journal.
@@ -120,14 +122,48 @@ typedef struct xl_cb_newroot
 /*
  * VACUUM removed items from a leaf.  Replay takes a cleanup lock.
  *
- * block 0: the leaf; its data: the offsets removed, ascending.
+ * block 0: the leaf; its data: the ordinals removed from its base, and the
+ * offsets of the plain entries removed, both ascending.
  */
 typedef struct xl_cb_vacuum_leaf
 {
 	uint16		nitems;
+	uint16		nordinals;
 } xl_cb_vacuum_leaf;
 
-#define SizeOfCbVacuumLeaf (offsetof(xl_cb_vacuum_leaf, nitems) + sizeof(uint16))
+#define SizeOfCbVacuumLeaf \
+	(offsetof(xl_cb_vacuum_leaf, nordinals) + sizeof(uint16))
+
+/*
+ * Put all entries of a leaf, and new ones, into its base.
+ *
+ * block 0: the leaf; its data: the places of its plain entries in the new
+ * base, or CB_PLACE_DROP; the places of the new ones, ascending; the new ones,
+ * each MAXALIGNed.
+ */
+typedef struct xl_cb_leaf_pack
+{
+	uint16		nplain;
+	uint16		nnew;
+} xl_cb_leaf_pack;
+
+#define SizeOfCbLeafPack (offsetof(xl_cb_leaf_pack, nnew) + sizeof(uint16))
+
+/*
+ * Spread the entries of a leaf over it, its right neighbour, and perhaps a new
+ * leaf to the right of that, which then lacks its downlink.
+ *
+ * block 0: the parent; its data: the neighbour's new downlink, which takes
+ * the place of the one at off.
+ * blocks 1 ... nleaves: the leaves, in full, left to right.
+ */
+typedef struct xl_cb_share
+{
+	uint16		nleaves;
+	OffsetNumber off;
+} xl_cb_share;
+
+#define SizeOfCbShare (offsetof(xl_cb_share, off) + sizeof(OffsetNumber))
 
 typedef void (*CbRedoFunction) (XLogReaderState *record);
 

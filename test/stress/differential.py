@@ -119,6 +119,8 @@ class Test:
                 settings["cache_batch.journal_limit"] = 64
                 settings["cache_batch.stage_size"] = 8
                 settings["cache_batch.pool_size"] = 256
+            if args.tail is not None:
+                settings["cache_batch.test_tail"] = args.tail
         return settings
 
     def create(self):
@@ -453,6 +455,8 @@ def main():
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--standby", action="store_true", help="compare on a streaming replica too")
     parser.add_argument("--crash", action="store_true", help="kill the server or a backend now and then")
+    parser.add_argument("--tail", type=int, metavar="N",
+                        help="pack leaves with more than N plain entries (build with test points)")
     parser.add_argument("--tiny", action="store_true", help="small stages, journals and pool")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--am", default="cachebatch", help="btree tests the test")

@@ -23,6 +23,7 @@ my $vacuum = "$sparse; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON
 # the same without buckets, and with entries from before there were any
 my $unbucketed = 'SET cache_batch.test_buckets = off; REINDEX TABLE kp';
 my $swept = "$unbucketed; $flush";
+my $tails = "$sparse; SET cache_batch.test_tail = 4; $flush";
 my $attached = "$unbucketed; $many; RESET cache_batch.test_buckets; $flush";
 
 # [point, statement, hits to let pass ...]
@@ -46,7 +47,7 @@ my @scenarios = (
 	[ 'flush-retired', $flush, 1, 2, 7 ],
 	[ 'drain-flushed', $flush, 1, 2 ],
 	[ 'flush-truncate', $flush, 1, 2 ],
-	[ 'apply-leaf', $flush, 1, 7, 21 ],
+	[ 'apply-leaf', $flush, 1, 7, 14 ],
 	[ 'apply-leaf', $swept, 1, 31 ],
 	[ 'sweep-start', $attached, 1, 2 ],
 	[ 'sweep-read', $attached, 1, 2 ],
@@ -55,6 +56,10 @@ my @scenarios = (
 	[ 'sweep-truncated', $swept, 1, 2 ],
 	[ 'sweep-truncated', $flush, 1, 2 ],
 	[ 'split-before', $dense, 1, 2, 5 ],
+	[ 'repack-before', $dense, 1, 3 ],
+	[ 'repack-before', $tails, 1, 4 ],
+	[ 'repack-after', $dense, 1, 3 ],
+	[ 'repack-after', $tails, 1, 4 ],
 	[ 'split-after', $dense, 1, 2, 5 ],
 	[ 'split-parent', $dense, 1, 2, 5 ],
 	[ 'newroot', "TRUNCATE kp; $dense", 1, 2 ],

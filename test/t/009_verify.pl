@@ -41,7 +41,7 @@ sub fresh
 		DROP TABLE IF EXISTS t;
 		CREATE TABLE t (id int, s text);
 		INSERT INTO t SELECT i, lpad(i::text, 200, 'x') FROM generate_series(1, 20000) i;
-		CREATE INDEX t_s ON t USING cachebatch (s);
+		CREATE INDEX t_s ON t USING cachebatch (s) WITH (pack_leaves = off);
 		INSERT INTO t SELECT i, lpad((hashint4(i) & 16383)::text, 200, 'x') FROM generate_series(30001, 30100) i;
 		CHECKPOINT));
 	my $file = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('t_s')));

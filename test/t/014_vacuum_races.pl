@@ -1,6 +1,7 @@
 # VACUUM stands at a leaf that an index-only scan has pinned.  Meanwhile
 # another leaf is split and its dead entries go to a block that VACUUM has
-# passed (A11, cycle ids); the scan's session inserts and flushes (B5).
+# passed (A11, cycle ids), or it gives them to its right neighbour there; the
+# scan's session inserts and flushes (B5).
 use strict;
 use warnings;
 
@@ -27,14 +28,16 @@ sub start_vacuum
 	return $vacuum;
 }
 
-# Three journal pages that a flush frees, then leaves: blocks 1, 5, 6, ...
+# Some journal pages that a flush frees, and leaves: block 1, and others behind
+# the journal.  They are full, so that a split of one makes a leaf behind the next.
 $node->safe_psql('postgres', q(
 	CREATE TABLE vs (id int, k text);
-	CREATE INDEX vs_k ON vs USING cachebatch (k);
+	CREATE INDEX vs_k ON vs USING cachebatch (k) WITH (pack_leaves = off);
 	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(1, 25) i;
 	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(26, 50) i;
 	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(51, 75) i;
 	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(76, 100) i;
+	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(101, 116) i;
 	SELECT cache_batch_flush('vs_k');
 	DELETE FROM vs WHERE id BETWEEN 68 AND 99));
 
@@ -42,16 +45,17 @@ my $leaves = q(SELECT string_agg(blkno || '>' || (p).next, ' ' ORDER BY blkno)
 	FROM (SELECT blkno, cache_batch_page('vs_k', blkno) AS p
 		FROM generate_series(1, pg_relation_size('vs_k') / 8192 - 1) AS blkno) s
 	WHERE (p).type = 'leaf' AND (p).next IS NOT NULL);
-is($node->safe_psql('postgres', $leaves), '1>5 5>6 6>7', 'leaves before the split');
+my ($second, $last) = $node->safe_psql('postgres', $leaves) =~ /^1>(\d+) \1>(\d+) \2>(\d+)$/ ? ($1, $3) : (0, 0);
+cmp_ok($second, '>', 3, 'leaves before the split');
 
 my $reader = $node->background_psql('postgres');
 $reader->query_safe("$forced BEGIN; DECLARE c CURSOR FOR SELECT k FROM vs WHERE k >= lpad('40', 200, '0') ORDER BY k; FETCH 1 FROM c;");
 my $vacuum = start_vacuum('vs');
 
 $node->safe_psql('postgres', q(
-	INSERT INTO vs SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 9) i;
+	INSERT INTO vs SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 16) i;
 	SELECT cache_batch_flush('vs_k')));
-like($node->safe_psql('postgres', $leaves), qr/6>[23]\b/, 'the split has used a block that VACUUM has passed');
+like($node->safe_psql('postgres', $leaves), qr/\b$last>[23]\b/, 'the split has used a block that VACUUM has passed');
 
 # the session that VACUUM waits for needs nothing that VACUUM holds
 $reader->query_safe("INSERT INTO vs VALUES (2000, 'own'); SELECT cache_batch_flush('vs_k');");
@@ -66,5 +70,45 @@ is($node->safe_psql('postgres', qq($forced SELECT count(*) FROM vs
 	WHERE k >= lpad('68', 200, '0') AND k < lpad('99', 200, '0') AND id > 3000)),
 	'0', 'no row is found by the key of a dead one');
 sound($node, 'vs', ['k'], 'whole');
+
+# Again; now the leaf after the one with the pin has a neighbour that VACUUM
+# has passed, and gives dead entries to it.
+$node->safe_psql('postgres', q(
+	CREATE TABLE vt (id int, k text);
+	CREATE INDEX vt_k ON vt USING cachebatch (k) WITH (pack_leaves = off);
+	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(1, 25) i;
+	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(26, 50) i;
+	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(51, 75) i;
+	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(76, 100) i;
+	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(101, 116) i;
+	SELECT cache_batch_flush('vt_k');
+	INSERT INTO vt SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 16) i;
+	SELECT cache_batch_flush('vt_k')));
+$leaves =~ s/vs_k/vt_k/g;
+my ($giving, $passed) = $node->safe_psql('postgres', $leaves) =~ /\b(\d+)>([23])\b/ ? ($1, $2) : (0, 0);
+cmp_ok($giving, '>', $passed, 'a leaf whose right neighbour stands before it');
+$node->safe_psql('postgres', qq(
+	CREATE TABLE dead AS SELECT htid, k FROM cache_batch_page_items('vt_k', $giving) JOIN vt ON vt.ctid = htid
+		WHERE itemoffset > 1;
+	DELETE FROM vt WHERE ctid IN (SELECT htid FROM dead)));
+
+$reader = $node->background_psql('postgres');
+$reader->query_safe("$forced BEGIN; DECLARE c CURSOR FOR SELECT k FROM vt WHERE k >= lpad('40', 200, '0') ORDER BY k; FETCH 1 FROM c;");
+$vacuum = start_vacuum('vt');
+$node->safe_psql('postgres', qq(
+	INSERT INTO vt SELECT 4000 + i, (SELECT min(k) FROM dead) || i FROM generate_series(1, 16) i;
+	SELECT cache_batch_flush('vt_k')));
+cmp_ok($node->safe_psql('postgres',
+		"SELECT count(*) FROM dead JOIN cache_batch_page_items('vt_k', $passed) i ON i.htid = dead.htid"),
+	'>', 0, 'dead entries have gone to a block that VACUUM has passed');
+$reader->query_safe('COMMIT');
+$reader->quit;
+ok($vacuum->finish, 'VACUUM ends');
+is($node->safe_psql('postgres', q(SELECT count(*) FROM dead
+		JOIN (SELECT htid FROM generate_series(1, pg_relation_size('vt_k') / 8192 - 1) b,
+			LATERAL cache_batch_page('vt_k', b) p, LATERAL cache_batch_page_items('vt_k', b) i
+			WHERE p.type = 'leaf') i ON i.htid = dead.htid)),
+	'0', 'VACUUM has removed them there');
+sound($node, 'vt', ['k'], 'whole, again');
 
 done_testing();

@@ -138,7 +138,7 @@ SKIP:
 	$node->safe_psql('postgres', q(
 		CREATE TABLE r (k int, s text);
 		INSERT INTO r SELECT i, '' FROM generate_series(1, 30000) i;
-		CREATE INDEX r_k ON r USING cachebatch (k, s);
+		CREATE INDEX r_k ON r USING cachebatch (k, s) WITH (pack_leaves = off);
 		CREATE FUNCTION r_insert(n int) RETURNS text LANGUAGE plpgsql AS $$
 		BEGIN
 			INSERT INTO r SELECT i * 20, 'o' || n FROM generate_series(1, n) i;

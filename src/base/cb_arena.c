@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_arena.c
+ *	  Blocks of an arena.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_arena.h"
+
+/* just below the size from which a context asks the system for each chunk */
+#define CB_ARENA_BLOCK	(8192 - 64)
+
+void
+cb_arena_init(CbArena *arena, MemoryContext cxt)
+{
+	arena->cxt = cxt;
+	arena->blocks = NULL;
+	arena->at = NULL;
+	arena->left = 0;
+}
+
+/* Takes a block with room for size bytes, MAXALIGNed. */
+void
+cb_arena_extend(CbArena *arena, Size size)
+{
+	Size		room = Max(size, CB_ARENA_BLOCK);
+	CbArenaBlock *block = MemoryContextAlloc(arena->cxt,
+											 offsetof(CbArenaBlock, data) + room);
+
+	block->next = arena->blocks;
+	block->size = room;
+	arena->blocks = block;
+	arena->at = block->data;
+	arena->left = room;
+}
+
+/* Everything that was allocated is gone. */
+void
+cb_arena_reset(CbArena *arena)
+{
+	CbArenaBlock *block = arena->blocks;
+
+	if (block == NULL)
+		return;
+	while (block->next != NULL)
+	{
+		CbArenaBlock *next = block->next;
+
+		pfree(block);
+		block = next;
+	}
+	arena->blocks = block;
+	arena->at = block->data;
+	arena->left = block->size;
+}

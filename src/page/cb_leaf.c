@@ -1,0 +1,297 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_leaf.c
+ *	  Reading, building and shrinking leaves with a packed base.
+ *
+ * Nothing here takes a lock, writes WAL or compares keys.  An index tuple is
+ * handed to the codec as its bytes behind the header, its flags and its TID,
+ * and comes back the same.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "page/cb_leaf.h"
+
+#define CB_LEAF_HEADER	sizeof(IndexTupleData)
+
+/* ---------- entries ---------- */
+
+static inline uint64
+cb_leaf_tid_number(ItemPointer tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+		ItemPointerGetOffsetNumberNoCheck(tid);
+}
+
+static inline void
+cb_leaf_set_tid(ItemPointer tid, uint64 number)
+{
+	ItemPointerSet(tid, (BlockNumber) (number >> 16), (OffsetNumber) number);
+}
+
+static inline void
+cb_leaf_fill_entry(CbPackEntry *entry, IndexTuple itup)
+{
+	entry->body = (char *) itup + CB_LEAF_HEADER;
+	entry->len = IndexTupleSize(itup) - CB_LEAF_HEADER;
+	entry->info = itup->t_info & ~INDEX_SIZE_MASK;
+	entry->tid = cb_leaf_tid_number(&itup->t_tid);
+}
+
+/* Sets the header of a tuple whose body is in place. */
+static inline void
+cb_leaf_set_header(IndexTuple itup, const CbPackEntry *entry)
+{
+	cb_leaf_set_tid(&itup->t_tid, entry->tid);
+	itup->t_info = entry->info | (entry->len + CB_LEAF_HEADER);
+}
+
+/* ---------- reading ---------- */
+
+char *
+cb_leaf_blob(Page page, Size *len)
+{
+	ItemId		item = PageGetItemId(page, CbPageFirstItem(page));
+
+	*len = ItemIdGetLength(item);
+	return (char *) PageGetItem(page, item);
+}
+
+bool
+cb_leaf_open(CbLeaf *leaf, Page page)
+{
+	OffsetNumber off = CbPageFirstItem(page);
+	ItemId		item;
+
+	leaf->page = page;
+	leaf->nbase = 0;
+	if (!CbPageIsPacked(page))
+		return true;
+	if (PageGetMaxOffsetNumber(page) < off)
+		return false;
+	item = PageGetItemId(page, off);
+	if (!ItemIdHasStorage(item) ||
+		ItemIdGetOffset(item) != MAXALIGN(ItemIdGetOffset(item)) ||
+		ItemIdGetOffset(item) < SizeOfPageHeaderData ||
+		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
+		!cb_pack_open(&leaf->base, PageGetItem(page, item),
+					  ItemIdGetLength(item)))
+		return false;
+	leaf->nbase = cb_pack_count(PageGetItem(page, item));
+	return true;
+}
+
+IndexTuple
+cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
+{
+	CbPackEntry entry;
+
+	if (!cb_pack_read(&leaf->base, i, &entry, tuple->bytes + CB_LEAF_HEADER))
+		return NULL;
+	cb_leaf_set_header(&tuple->tuple, &entry);
+	return &tuple->tuple;
+}
+
+void
+cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid)
+{
+	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->base, i));
+}
+
+bool
+cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
+{
+	for (int i = 0; i < leaf->nbase; i++)
+	{
+		CbLeafTuple *tuple;
+		IndexTuple	itup;
+
+		/* room for the longest, of which the rest is given back */
+		if (arena->left < sizeof(CbLeafTuple))
+			cb_arena_extend(arena, sizeof(CbLeafTuple));
+		tuple = (CbLeafTuple *) arena->at;
+		itup = cb_leaf_read(leaf, i, tuple);
+		if (itup == NULL)
+			return false;
+		items[i] = cb_arena_alloc(arena, IndexTupleSize(itup));
+	}
+	return true;
+}
+
+/* ---------- building ---------- */
+
+bool
+cb_leaf_can_pack(IndexTuple *items, int n)
+{
+	if (n > CB_PACK_MAX_ENTRIES)
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		Size		size = IndexTupleSize(items[i]);
+
+		if (size != MAXALIGN(size) || size < CB_LEAF_HEADER ||
+			size > CB_LEAF_HEADER + CB_PACK_MAX_BODY)
+			return false;
+	}
+	return true;
+}
+
+/* Encodes entries that can be packed; returns the bytes, 0: they do not fit. */
+static Size
+cb_leaf_encode(IndexTuple *items, int n, char *out, Size capacity)
+{
+	CbPackEntry entries[CB_PACK_MAX_ENTRIES];
+
+	for (int i = 0; i < n; i++)
+		cb_leaf_fill_entry(&entries[i], items[i]);
+	return cb_pack_encode(entries, n, out, capacity);
+}
+
+Size
+cb_leaf_measure(IndexTuple *items, int n, Size capacity)
+{
+	PGAlignedBlock blob;
+
+	return cb_leaf_encode(items, n, blob.data, Min(capacity, BLCKSZ));
+}
+
+bool
+cb_leaf_put_base(Page page, IndexTuple *items, int n)
+{
+	PageHeader	header = (PageHeader) page;
+	Size		room = header->pd_upper - header->pd_lower;
+	PGAlignedBlock blob;
+	Size		len;
+
+	Assert(n > 0 && !CbPageIsPacked(page));
+	if (room < sizeof(ItemIdData))
+		return false;
+	len = cb_leaf_encode(items, n, blob.data,
+						 MAXALIGN_DOWN(room - sizeof(ItemIdData)));
+	if (len == 0 ||
+		PageAddItem(page, blob.data, len, InvalidOffsetNumber, false,
+					false) == InvalidOffsetNumber)
+		return false;
+	CbPageGetOpaque(page)->flags |= CBP_PACKED;
+	return true;
+}
+
+bool
+cb_leaf_build(Page page, IndexTuple *items, int n, Size reserve, Page image)
+{
+	CbPageOpaque old = CbPageGetOpaque(page);
+	CbPageOpaque opaque;
+
+	cb_page_init(image, old->flags & ~(CBP_PACKED | CBP_EMPTY | CBP_HAS_GARBAGE),
+				 old->level);
+	opaque = CbPageGetOpaque(image);
+	opaque->next = old->next;
+	opaque->cycleid = old->cycleid;
+	PageSetLSN(image, PageGetLSN(page));
+	if (!CbPageIsRightmost(page))
+	{
+		IndexTuple	high = CbPageGetHighKey(page);
+
+		(void) PageAddItem(image, (Item) high, IndexTupleSize(high),
+						   InvalidOffsetNumber, false, false);
+	}
+	return cb_leaf_put_base(image, items, n) &&
+		PageGetExactFreeSpace(image) >= reserve;
+}
+
+/* ---------- packing again ---------- */
+
+/* Puts the plain and the new entries where they go; the rest is NULL. */
+static bool
+cb_leaf_place(Page page, const CbRepack *repack, IndexTuple *items, int n)
+{
+	OffsetNumber first = CbPageFirstPlain(page);
+	const char *at = repack->tuples;
+
+	for (int i = 0; i < repack->nplain; i++)
+	{
+		if (repack->plain_at[i] == CB_PLACE_DROP)
+			continue;
+		if (repack->plain_at[i] >= n)
+			return false;
+		items[repack->plain_at[i]] = CbPageGetTuple(page, first + i);
+	}
+	for (int i = 0; i < repack->nnew; i++)
+	{
+		if (repack->new_at[i] >= n ||
+			at + CB_LEAF_HEADER > repack->tuples + repack->tuples_len)
+			return false;
+		items[repack->new_at[i]] = (IndexTuple) at;
+		at += MAXALIGN(IndexTupleSize((IndexTuple) at));
+	}
+	return true;
+}
+
+int
+cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
+			  IndexTuple **items_p)
+{
+	CbLeaf		leaf;
+	IndexTuple *base;
+	IndexTuple *items;
+	int			n;
+	int			next = 0;
+
+	if (!cb_leaf_open(&leaf, page) ||
+		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) != repack->nplain)
+		return -1;
+	n = leaf.nbase + repack->nnew;
+	for (int i = 0; i < repack->nplain; i++)
+		n += repack->plain_at[i] != CB_PLACE_DROP;
+
+	base = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.nbase + n + 1));
+	items = base + leaf.nbase;
+	memset(items, 0, sizeof(IndexTuple) * n);
+	if (!cb_leaf_read_all(&leaf, arena, base) ||
+		!cb_leaf_place(page, repack, items, n))
+		return -1;
+	for (int i = 0; i < n; i++)
+	{
+		if (items[i] != NULL)
+			continue;
+		if (next == leaf.nbase)
+			return -1;
+		items[i] = base[next++];
+	}
+	*items_p = items;
+	return next == leaf.nbase ? n : -1;
+}
+
+/* ---------- deleting ---------- */
+
+/* Removes entries of the base; the page is plain if none are left. */
+static void
+cb_leaf_delete_packed(Page page, const uint16 *ordinals, int n)
+{
+	PGAlignedBlock rest;
+	Size		len;
+	char	   *blob = cb_leaf_blob(page, &len);
+	Size		left = cb_pack_delete(blob, len, ordinals, n, rest.data);
+
+	if (left > 0)
+	{
+		(void) PageIndexTupleOverwrite(page, CbPageFirstItem(page), rest.data,
+									   left);
+		return;
+	}
+	PageIndexTupleDelete(page, CbPageFirstItem(page));
+	CbPageGetOpaque(page)->flags &= ~CBP_PACKED;
+}
+
+void
+cb_leaf_delete(Page page, const uint16 *ordinals, int nordinals,
+			   OffsetNumber *offsets, int noffsets)
+{
+	/* the plain ones first: their offsets count the base */
+	if (noffsets > 0)
+		PageIndexMultiDelete(page, offsets, noffsets);
+	if (nordinals > 0)
+		cb_leaf_delete_packed(page, ordinals, nordinals);
+	cb_page_note_deleted(page);
+}

@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_leaf.h
+ *	  Leaves: a packed base and plain entries.
+ *
+ * A plain leaf holds its entries as items in order.  A packed leaf's first
+ * item (behind the high key) is its base, a blob of entries in order, encoded
+ * by core/cb_pack; the items behind it, the leaf's tail, are plain entries in
+ * an order of their own.  Base and tail may hold the same (key, TID): readers
+ * and whoever packs the leaf again use one of them, VACUUM removes both.
+ *
+ * New entries go to the tail while the page has room; then the leaf is packed
+ * again, with all of them in its base.  Which leaf is packed is decided when a
+ * plain one runs full.
+ *
+ * Nothing here compares keys: what is done to a page is told by places, so
+ * that redo does it alike (I10).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_LEAF_H
+#define CB_LEAF_H
+
+#include "base/cb_arena.h"
+#include "core/cb_pack.h"
+#include "page/cb_page.h"
+
+#define CbPageIsPacked(page) \
+	((CbPageGetOpaque(page)->flags & CBP_PACKED) != 0)
+
+/* the first plain entry of a leaf */
+#define CbPageFirstPlain(page) \
+	((OffsetNumber) (CbPageFirstItem(page) + (CbPageIsPacked(page) ? 1 : 0)))
+
+/* a leaf being read: of the page, or of a copy that stays where it is */
+typedef struct CbLeaf
+{
+	Page		page;
+	int			nbase;			/* entries of the base; 0: there is none */
+	CbPackReader base;
+} CbLeaf;
+
+/* memory for one entry that was read from a base */
+typedef union CbLeafTuple
+{
+	IndexTupleData tuple;
+	char		bytes[sizeof(IndexTupleData) + CB_PACK_MAX_BODY];
+	uint64		align;
+} CbLeafTuple;
+
+/*
+ * Begins to read a leaf; the page's header and line pointers are sound.
+ * False: its base is damaged.
+ */
+extern bool cb_leaf_open(CbLeaf *leaf, Page page);
+
+/* Entry i of the base, in *tuple; NULL: the base is damaged. */
+extern IndexTuple cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple);
+
+extern void cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid);
+
+/*
+ * All entries of the base, in order, in the arena's memory; room for nbase.
+ * False: the base is damaged.
+ */
+extern bool cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items);
+
+/* The page's blob. */
+extern char *cb_leaf_blob(Page page, Size *len);
+
+/* Can these entries be part of a base? */
+extern bool cb_leaf_can_pack(IndexTuple *items, int n);
+
+/* Bytes that a base of these entries takes, 0 if more than capacity. */
+extern Size cb_leaf_measure(IndexTuple *items, int n, Size capacity);
+
+/*
+ * Puts a base of n > 0 entries behind the high key of a page without entries.
+ * False: it does not fit; the page is as it was.
+ */
+extern bool cb_leaf_put_base(Page page, IndexTuple *items, int n);
+
+/*
+ * Builds in image the leaf with exactly these entries, all in its base; its
+ * high key, siblings and so on are the page's.  False: it does not fit, with
+ * at least reserve bytes to spare.
+ */
+extern bool cb_leaf_build(Page page, IndexTuple *items, int n, Size reserve,
+						  Page image);
+
+/* how a leaf is packed again */
+#define CB_PLACE_DROP	0xFFFF	/* a plain entry that the base has, too */
+
+typedef struct CbRepack
+{
+	int			nplain;			/* the page's plain entries */
+	uint16	   *plain_at;		/* place of each in the new base, or DROP */
+	int			nnew;			/* new entries */
+	uint16	   *new_at;			/* place of each; ascending */
+	const char *tuples;			/* the new entries, each MAXALIGNed */
+	Size		tuples_len;
+} CbRepack;
+
+/*
+ * The entries of the leaf, packed again, in order, in the arena's memory; the
+ * new and the plain ones are not copied.  Returns how many; -1: the page and
+ * the places do not go together.
+ */
+extern int	cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
+						  IndexTuple **items);
+
+/*
+ * Removes entries of the base by their ordinals and plain ones by their
+ * offsets, both ascending.  Cannot fail: a base never grows by it.
+ */
+extern void cb_leaf_delete(Page page, const uint16 *ordinals, int nordinals,
+						   OffsetNumber *offsets, int noffsets);
+
+#endif							/* CB_LEAF_H */

@@ -1,0 +1,264 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_repack.c
+ *	  Packing a leaf that has no room for its new entries.
+ *
+ * All entries of the leaf and the new ones are merged and encoded as the
+ * leaf's base.  The record tells the places of the plain and the new entries
+ * in the result, so redo decodes, merges by place and encodes, and compares
+ * nothing; the codec is a function of the entries alone, so that it comes to
+ * the same bytes.  Entries move within their page only: a scan holds a copy of
+ * the leaf, and kill hints find entries by their TIDs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "tree/cb_tree.h"
+#include "utils/memutils.h"
+#include "wal/cb_wal.h"
+
+/* a leaf that would have less room left is split: next time soon comes */
+#define CB_REPACK_RESERVE	256
+
+/* ---------- merging by comparison ---------- */
+
+/* what goes on top of the base: plain and new entries, as one sequence */
+typedef struct CbRepackMerge
+{
+	const CbKeyDesc *kd;
+	const CbLeafBatch *batch;
+	CbRepack   *repack;
+	int			nbase;
+	IndexTuple *base;
+	int			next_base;
+	int			n;
+	IndexTuple *items;
+} CbRepackMerge;
+
+/*
+ * Moves the base's entries below itup to the result.  True: the next one is
+ * itup itself.
+ */
+static bool
+cb_repack_advance(CbRepackMerge *m, IndexTuple itup)
+{
+	int			low = m->next_base;
+	int			high = m->nbase;
+	int			step = 1;
+	bool		found = false;
+
+	/* gallop, then halve: new entries are few and spread out */
+	while (low + step <= high &&
+		   cb_key_compare(m->kd, m->base[low + step - 1], itup) < 0)
+	{
+		low += step;
+		step *= 2;
+	}
+	high = Min(high, low + step - 1);
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (cb_key_compare(m->kd, m->base[mid], itup) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+#ifndef CB_MUTATE_U15_REPACK
+	if (low < m->nbase)
+		found = cb_key_compare(m->kd, m->base[low], itup) == 0;
+#endif
+	memcpy(m->items + m->n, m->base + m->next_base,
+		   (low - m->next_base) * sizeof(IndexTuple));
+	m->n += low - m->next_base;
+	m->next_base = low;
+	return found;
+}
+
+static void
+cb_repack_add_plain(CbRepackMerge *m, IndexTuple itup)
+{
+	CbRepack   *repack = m->repack;
+
+	if (cb_repack_advance(m, itup))
+	{
+		repack->plain_at[repack->nplain++] = CB_PLACE_DROP;
+		return;
+	}
+	repack->plain_at[repack->nplain++] = m->n;
+	m->items[m->n++] = itup;
+}
+
+/* The kept ones among the batch's entries are moved to its front. */
+static void
+cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
+{
+	CbRepack   *repack = m->repack;
+
+	if (cb_repack_advance(m, itup))
+		return;
+	m->batch->tuples[repack->nnew] = itup;
+	repack->new_at[repack->nnew++] = m->n;
+	m->items[m->n++] = itup;
+}
+
+int
+cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
+				CbArena *arena, CbRepack *repack, IndexTuple **items)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber first = CbPageFirstPlain(page);
+	int			nplain = max + 1 - first;
+	CbRepackMerge m = {.kd = kd, .batch = batch, .repack = repack};
+	CbLeaf		leaf;
+	int			next = 0;
+
+	if (!cb_leaf_open(&leaf, page))
+		cb_tree_report_damaged(kd->rel, page);
+	m.nbase = leaf.nbase;
+	m.base = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.nbase + 1));
+	m.items = cb_arena_alloc(arena, sizeof(IndexTuple) *
+							 (leaf.nbase + nplain + batch->n));
+	repack->plain_at = cb_arena_alloc(arena, sizeof(uint16) * (nplain + 1));
+	repack->new_at = cb_arena_alloc(arena, sizeof(uint16) * (batch->n + 1));
+	repack->nplain = repack->nnew = 0;
+	if (!cb_leaf_read_all(&leaf, arena, m.base))
+		cb_tree_report_damaged(kd->rel, page);
+
+	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
+	{
+		while (next < batch->n && batch->offsets[next] == off)
+			cb_repack_add_new(&m, batch->tuples[next++]);
+		cb_repack_add_plain(&m, CbPageGetTuple(page, off));
+	}
+	while (next < batch->n)
+		cb_repack_add_new(&m, batch->tuples[next++]);
+	memcpy(m.items + m.n, m.base + m.next_base,
+		   (m.nbase - m.next_base) * sizeof(IndexTuple));
+	batch->n = repack->nnew;
+	*items = m.items;
+	return m.n + m.nbase - m.next_base;
+}
+
+/* ---------- the action ---------- */
+
+static void
+cb_repack_log(Buffer buf, const CbRepack *repack)
+{
+	xl_cb_leaf_pack xlrec = {.nplain = repack->nplain, .nnew = repack->nnew};
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbLeafPack);
+	XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+	XLogRegisterBufData(0, (char *) repack->plain_at,
+						repack->nplain * sizeof(uint16));
+	XLogRegisterBufData(0, (char *) repack->new_at,
+						repack->nnew * sizeof(uint16));
+	XLogRegisterBufData(0, unconstify(char *, repack->tuples),
+						repack->tuples_len);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_LEAF_PACK);
+	PageSetLSN(BufferGetPage(buf), lsn);
+}
+
+/* The new entries one behind the other, as the record has them. */
+static void
+cb_repack_fill_tuples(const CbLeafBatch *batch, CbArena *arena, CbRepack *repack)
+{
+	char	   *at;
+
+	repack->tuples_len = 0;
+	for (int i = 0; i < repack->nnew; i++)
+		repack->tuples_len += MAXALIGN(IndexTupleSize(batch->tuples[i]));
+	at = cb_arena_alloc(arena, repack->tuples_len);
+	repack->tuples = at;
+	for (int i = 0; i < repack->nnew; i++)
+	{
+		memcpy(at, batch->tuples[i], IndexTupleSize(batch->tuples[i]));
+		at += MAXALIGN(IndexTupleSize(batch->tuples[i]));
+	}
+}
+
+bool
+cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
+			   CbArena *arena, CbRepack *repack, IndexTuple *items, int n)
+{
+	Page		page = BufferGetPage(buf);
+	PGAlignedBlock image;
+
+	if (!CbPacksLeaves(rel) || !cb_leaf_can_pack(items, n) ||
+		!cb_leaf_build(page, items, n, CB_REPACK_RESERVE, (Page) image.data))
+		return false;
+	cb_repack_fill_tuples(batch, arena, repack);
+
+	CB_TEST_POINT("repack-before");
+	START_CRIT_SECTION();
+	memcpy(page, image.data, BLCKSZ);
+	MarkBufferDirty(buf);
+	if (RelationNeedsWAL(rel))
+		cb_repack_log(buf, repack);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("repack-after");
+	return true;
+}
+
+/* The page after the record; errors are fatal to recovery, as they should be. */
+static void
+cb_redo_repack_page(Page page, const CbRepack *repack)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch redo",
+											  ALLOCSET_DEFAULT_SIZES);
+	PGAlignedBlock image;
+	CbArena		arena;
+	IndexTuple *items;
+	int			n;
+
+	cb_arena_init(&arena, cxt);
+	n = cb_leaf_merge(page, repack, &arena, &items);
+	if (n <= 0 || !cb_leaf_can_pack(items, n) ||
+		!cb_leaf_build(page, items, n, 0, (Page) image.data))
+		elog(PANIC, "cache_batch: a leaf cannot be packed again as it was");
+	memcpy(page, image.data, BLCKSZ);
+	MemoryContextDelete(cxt);
+}
+
+/* Redo of XLOG_CB_LEAF_PACK. */
+void
+cb_redo_leaf_pack(XLogReaderState *record)
+{
+	xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) XLogRecGetData(record);
+	Buffer		buf;
+
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buf);
+		Size		places = (xlrec->nplain + xlrec->nnew) * sizeof(uint16);
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, 0, &len);
+		uint16	   *at = palloc(places + 1);
+		char	   *tuples = palloc(len - places + 1);
+		CbRepack	repack = {.nplain = xlrec->nplain, .nnew = xlrec->nnew};
+
+		/* the record's data is not aligned */
+		memcpy(at, data, places);
+		memcpy(tuples, data + places, len - places);
+		repack.plain_at = at;
+		repack.new_at = at + xlrec->nplain;
+		repack.tuples = tuples;
+		repack.tuples_len = len - places;
+		cb_redo_repack_page(page, &repack);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buf);
+		pfree(at);
+		pfree(tuples);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}

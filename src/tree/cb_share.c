@@ -1,0 +1,371 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_share.c
+ *	  A full leaf gives entries to its right neighbour, in place of a split.
+ *
+ * If the neighbour is full as well, the two are spread over three leaves: so
+ * leaves that fill up alike are two thirds full afterwards, and not half.
+ *
+ * One record changes both leaves, in full, and the separator between them in
+ * their parent, and makes the third, whose downlink comes later, as after a
+ * split.  Entries move to the right only, so that whoever is on the way finds
+ * them: who comes to a leaf that has lost them moves right by its new high
+ * key; who was in the left leaf before, and goes on in the right one by its
+ * block, looks for what lies beyond the left one's old high key only.  The
+ * right leaf's range grows to the left, into what nobody looks for there
+ * before the record.  All get VACUUM's cycle id, as after a split: its pass
+ * may have come to the right one, and not to the left one (A11).
+ *
+ * Locks: left leaf, right leaf, new leaf, parent, as for a split.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "tree/cb_tree.h"
+#include "wal/cb_wal.h"
+
+/* room that each leaf keeps */
+#define CB_SHARE_RESERVE	(CB_PAGE_ROOM / 8)
+
+#define CB_SHARE_MAX_PARTS	3
+
+typedef struct CbShare
+{
+	const CbKeyDesc *kd;
+	CbArena    *arena;
+	Buffer		bufs[CB_SHARE_MAX_PARTS];	/* left, right, new */
+	Buffer		parent;
+	OffsetNumber off;			/* of the right leaf's downlink in the parent */
+	IndexTuple *items;			/* of both leaves, in order */
+	int			nleft;			/* of the left leaf */
+	int			n;
+	bool		packed;
+	int			nparts;
+	int			first[CB_SHARE_MAX_PARTS + 1];	/* item at which part i begins */
+	IndexTuple	hikey[CB_SHARE_MAX_PARTS];	/* NULL: rightmost */
+	IndexTuple	downlink;		/* to the right leaf */
+} CbShare;
+
+/* ---------- finding the neighbour and its downlink ---------- */
+
+/* Locks the right neighbour; false, with no lock: it is in change. */
+static bool
+cb_share_lock_right(CbShare *share)
+{
+	Relation	rel = share->kd->rel;
+	Page		page;
+
+	share->bufs[1] = ReadBuffer(rel, CbPageGetOpaque(BufferGetPage(share->bufs[0]))->next);
+	LockBuffer(share->bufs[1], BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(share->bufs[1]);
+	cb_page_check(rel, BufferGetBlockNumber(share->bufs[1]), page);
+	if (CbPageIsLeaf(page) && !CbPageIsGone(page) &&
+		!CbPageHasIncompleteSplit(page))
+		return true;
+	UnlockReleaseBuffer(share->bufs[1]);
+	return false;
+}
+
+/*
+ * Locks the page with the right neighbour's downlink; false, with no lock on
+ * it: the separator stands further up, as it is its parent's first child.
+ */
+static bool
+cb_share_lock_parent(CbShare *share)
+{
+	CbCut		cut = {.kind = CB_CUT_TUPLE};
+	Page		page;
+
+	cut.tuple = CopyIndexTuple(CbPageGetHighKey(BufferGetPage(share->bufs[0])));
+	share->parent = cb_tree_descend_for_write(share->kd, &cut, 1, NULL);
+	page = BufferGetPage(share->parent);
+	share->off = cb_tree_search_page(share->kd, &cut, page,
+									 ForwardScanDirection);
+	if (share->off > CbPageFirstItem(page) &&
+		BTreeTupleGetDownLink(CbPageGetTuple(page, share->off)) ==
+		BufferGetBlockNumber(share->bufs[1]))
+		return true;
+	UnlockReleaseBuffer(share->parent);
+	return false;
+}
+
+/* ---------- planning ---------- */
+
+/* Adds the right leaf's entries to the left one's. */
+static void
+cb_share_collect(CbShare *share, IndexTuple *left)
+{
+	Page		copy = cb_arena_alloc(share->arena, BLCKSZ);
+	CbLeafBatch none = {0};
+	CbRepack	unused;
+	IndexTuple *right;
+	int			n;
+
+	memcpy(copy, BufferGetPage(share->bufs[1]), BLCKSZ);
+	n = cb_repack_merge(share->kd, copy, &none, share->arena, &unused, &right);
+	share->n = share->nleft + n;
+	share->items = cb_arena_alloc(share->arena, sizeof(IndexTuple) * share->n);
+	memcpy(share->items, left, sizeof(IndexTuple) * share->nleft);
+	memcpy(share->items + share->nleft, right, sizeof(IndexTuple) * n);
+}
+
+/* Does part i fit into its leaf, with some room left? */
+static bool
+cb_share_fits(const CbShare *share, int i)
+{
+	IndexTuple *items = share->items + share->first[i];
+	int			n = share->first[i + 1] - share->first[i];
+	Size		hikey = share->hikey[i] ? CbItemSpace(share->hikey[i]) : 0;
+	Size		room = CB_PAGE_ROOM - CB_SHARE_RESERVE - hikey;
+	Size		plain = 0;
+
+	if (n == 0)
+		return false;
+	if (share->packed)
+		return cb_leaf_can_pack(items, n) &&
+			cb_leaf_measure(items, n, MAXALIGN_DOWN(room - sizeof(ItemIdData))) > 0;
+	for (int j = 0; j < n; j++)
+		plain += CbItemSpace(items[j]);
+	return plain <= room;
+}
+
+/*
+ * Cuts the items into parts of as many bytes.  False: the left leaf would get
+ * more than it has.
+ */
+static bool
+cb_share_cut(CbShare *share, Size plain, int nparts)
+{
+	Size		used = 0;
+	int			part = 1;
+
+	share->nparts = nparts;
+	share->first[0] = 0;
+	for (int i = 0; i < share->n && part < nparts; i++)
+	{
+		if (i > 0 && used >= plain * part / nparts)
+			share->first[part++] = i;
+		used += CbItemSpace(share->items[i]);
+	}
+	share->first[part] = share->n;
+	return part == nparts && share->first[1] < share->nleft;
+}
+
+static void
+cb_share_make_hikeys(CbShare *share)
+{
+	Page		right = BufferGetPage(share->bufs[1]);
+
+	for (int i = 0; i < share->nparts - 1; i++)
+	{
+		IndexTuple *next = &share->items[share->first[i + 1]];
+
+		share->hikey[i] = cb_key_make_separator(share->kd, next[-1], next[0]);
+	}
+	share->hikey[share->nparts - 1] = CbPageIsRightmost(right) ? NULL :
+		CopyIndexTuple(CbPageGetHighKey(right));
+	share->downlink = cb_key_make_downlink(share->hikey[0],
+										   BufferGetBlockNumber(share->bufs[1]));
+}
+
+/* Choose parts, two if they have the room, else three; false: no way. */
+static bool
+cb_share_plan(CbShare *share)
+{
+	Size		plain;
+	Size		packed = cb_tree_measure(share->items, share->n, &plain);
+
+	share->packed = CbPacksLeaves(share->kd->rel) && packed * 5 <= plain * 4;
+	for (int nparts = 2; nparts <= CB_SHARE_MAX_PARTS; nparts++)
+	{
+		bool		fits = cb_share_cut(share, plain, nparts);
+
+		if (!fits)
+			continue;
+		cb_share_make_hikeys(share);
+		for (int i = 0; i < nparts; i++)
+			fits = fits && cb_share_fits(share, i);
+		if (fits)
+			return true;
+	}
+	return false;
+}
+
+/* Has the parent room for the separator in place of the one it has? */
+static bool
+cb_share_fits_parent(const CbShare *share)
+{
+	Page		page = BufferGetPage(share->parent);
+	Size		old = MAXALIGN(ItemIdGetLength(PageGetItemId(page, share->off)));
+
+	return MAXALIGN(IndexTupleSize(share->downlink)) <=
+		old + PageGetExactFreeSpace(page);
+}
+
+/* ---------- the action ---------- */
+
+/* The image of part i. */
+static void
+cb_share_build(const CbShare *share, int i, BTCycleId cycleid, Page image)
+{
+	bool		last = i == share->nparts - 1;
+	Page		old = BufferGetPage(share->bufs[Min(i, 1)]);
+	CbPageOpaque opaque;
+
+	cb_tree_build_page(image, CBP_LEAF, 0, share->hikey[i], share->packed,
+					   share->items + share->first[i],
+					   share->first[i + 1] - share->first[i]);
+	opaque = CbPageGetOpaque(image);
+	opaque->cycleid = cycleid;
+	opaque->next = CbPageGetOpaque(old)->next;
+	if (i == 1 && !last)
+	{
+		opaque->next = BufferGetBlockNumber(share->bufs[2]);
+		opaque->flags |= CBP_INCOMPLETE_SPLIT;
+	}
+}
+
+static void
+cb_share_log(const CbShare *share)
+{
+	xl_cb_share xlrec = {.nleaves = share->nparts,.off = share->off};
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbShare);
+	XLogRegisterBuffer(0, share->parent, REGBUF_STANDARD);
+	XLogRegisterBufData(0, (char *) share->downlink,
+						IndexTupleSize(share->downlink));
+	for (int i = 0; i < share->nparts; i++)
+		XLogRegisterBuffer(1 + i, share->bufs[i],
+						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SHARE);
+	PageSetLSN(BufferGetPage(share->parent), lsn);
+	for (int i = 0; i < share->nparts; i++)
+		PageSetLSN(BufferGetPage(share->bufs[i]), lsn);
+}
+
+/* Puts the new separator in the place of the old one; the page has the room. */
+static void
+cb_share_set_downlink(Page parent, OffsetNumber off, IndexTuple downlink)
+{
+	(void) PageIndexTupleOverwrite(parent, off, (Item) downlink,
+								   IndexTupleSize(downlink));
+}
+
+static void
+cb_share_apply(const CbShare *share)
+{
+	bool		wal = RelationNeedsWAL(share->kd->rel);
+	BTCycleId	cycleid = _bt_vacuum_cycleid(share->kd->rel);
+	PGAlignedBlock images[CB_SHARE_MAX_PARTS];
+
+#ifdef CB_MUTATE_A11_SHARE
+	cycleid = 0;
+#endif
+	for (int i = 0; i < share->nparts; i++)
+		cb_share_build(share, i, cycleid, (Page) images[i].data);
+	if (wal)
+		XLogEnsureRecordSpace(1 + share->nparts, 0);
+
+	CB_TEST_POINT("share-before");
+	START_CRIT_SECTION();
+	for (int i = 0; i < share->nparts; i++)
+	{
+		memcpy(BufferGetPage(share->bufs[i]), images[i].data, BLCKSZ);
+		MarkBufferDirty(share->bufs[i]);
+	}
+	cb_share_set_downlink(BufferGetPage(share->parent), share->off,
+						  share->downlink);
+	MarkBufferDirty(share->parent);
+	if (wal)
+		cb_share_log(share);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("share-after");
+}
+
+/* Plans with the pages locked, and does it if there is a way. */
+static bool
+cb_share_try(CbShare *share, IndexTuple *items)
+{
+	Relation	rel = share->kd->rel;
+
+	cb_share_collect(share, items);
+	if (!cb_share_plan(share) || !cb_share_fits_parent(share))
+		return false;
+	cb_tree_check_still_locked(rel, share->bufs[0]);
+	cb_tree_check_still_locked(rel, share->bufs[1]);
+	cb_tree_check_still_locked(rel, share->parent);
+	if (share->nparts == 3)
+		share->bufs[2] = cb_tree_alloc_page(rel);
+	cb_share_apply(share);
+	return true;
+}
+
+bool
+cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
+			  IndexTuple *items, int n)
+{
+	CbShare		share = {.kd = kd,.arena = arena,.nleft = n};
+	bool		shared;
+
+	share.bufs[0] = buf;
+	if (CbPageIsRightmost(BufferGetPage(buf)) || !cb_share_lock_right(&share))
+		return false;
+	if (!cb_share_lock_parent(&share))
+	{
+		UnlockReleaseBuffer(share.bufs[1]);
+		return false;
+	}
+	shared = cb_share_try(&share, items);
+	UnlockReleaseBuffer(share.parent);
+	if (shared)
+		UnlockReleaseBuffer(buf);
+	if (shared && share.nparts == 3)
+	{
+		UnlockReleaseBuffer(share.bufs[2]);
+		cb_tree_finish_split(kd, share.bufs[1]);
+	}
+	else
+		UnlockReleaseBuffer(share.bufs[1]);
+	return shared;
+}
+
+/*
+ * Redo of XLOG_CB_SHARE.  From right to left: a leaf has its entries before
+ * its left neighbour loses them.
+ */
+void
+cb_redo_share(XLogReaderState *record)
+{
+	xl_cb_share *xlrec = (xl_cb_share *) XLogRecGetData(record);
+	Buffer		buf;
+
+	for (int i = xlrec->nleaves; i > 0; i--)
+	{
+		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
+			elog(PANIC, "cache_batch: shared leaves without page image");
+		if (BufferIsValid(buf))
+			UnlockReleaseBuffer(buf);
+	}
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buf);
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, 0, &len);
+		PGAlignedBlock downlink;
+
+		memcpy(downlink.data, data, len);
+		cb_share_set_downlink(page, xlrec->off, (IndexTuple) downlink.data);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}

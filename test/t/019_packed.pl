@@ -1,0 +1,183 @@
+# Packed leaves: entries that are applied twice, pages of the earlier format,
+# damaged bases, and replay.
+use strict;
+use warnings;
+
+use CacheBatch;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('packed', conf => <<EOC);
+cache_batch.max_workers = 0
+cache_batch.max_delay = 1h
+cache_batch.pool_size = 1MB
+EOC
+
+# Changes bytes of a block of an index file: [offset, bytes] each.
+sub damage
+{
+	my ($file, $block, @changes) = @_;
+
+	open my $fh, '+<:raw', $file or die "$file: $!";
+	foreach my $change (@changes)
+	{
+		seek $fh, $block * 8192 + $change->[0], 0;
+		print $fh $change->[1];
+	}
+	close $fh;
+	return;
+}
+
+# Blocks of an index by a condition on its pages.
+sub blocks
+{
+	my ($index, $condition) = @_;
+
+	return split /\n/, $node->safe_psql('postgres', qq(
+		SELECT b FROM generate_series(1, pg_relation_size('$index') / 8192 - 1) b,
+			LATERAL cache_batch_page('$index', b) p WHERE $condition ORDER BY b));
+}
+
+sub file_of
+{
+	my ($index) = @_;
+
+	return $node->data_dir . '/' . $node->safe_psql('postgres', qq(SELECT pg_relation_filepath('$index')));
+}
+
+my $packed = q('packed' = ANY (p.flags));
+
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 1 unless test_points_built($node);
+
+	# U15: a flush fails after the tree has its entries, which are in the base by
+	# then; the next flush puts them into the tail
+	$node->safe_psql('postgres', q(
+		CREATE TABLE twice (id int, k bigint);
+		CREATE INDEX twice_k ON twice USING cachebatch (k);
+		SET cache_batch.test_tail = 0;
+		INSERT INTO twice SELECT i, hashint8extended(i, 1) FROM generate_series(1, 300) i;
+		SELECT cache_batch_flush('twice_k')));
+	my ($rc, $out, $err) = $node->psql('postgres', q(
+		SET cache_batch.test_tail = 0;
+		INSERT INTO twice SELECT i, hashint8extended(i, 1) FROM generate_series(3001, 3020) i;
+		SET cache_batch.test_points = 'flush-applied=error';
+		SELECT cache_batch_flush('twice_k')));
+	like($err, qr/flush-applied/, 'a flush fails after its entries are in the tree');
+	my $copies = q(SELECT count(*), count(*) FILTER (WHERE ordinal IS NULL)
+		FROM generate_series(1, pg_relation_size('twice_k') / 8192 - 1) b,
+			LATERAL cache_batch_page('twice_k', b) p, LATERAL cache_batch_page_items('twice_k', b) i
+		WHERE p.type = 'leaf' AND htid IN (SELECT ctid FROM twice WHERE id > 3000));
+	is($node->safe_psql('postgres', $copies), '20|0', 'they are in bases');
+	$node->safe_psql('postgres', q(SELECT cache_batch_flush('twice_k')));
+	is($node->safe_psql('postgres', $copies), '40|20', 'and in tails, when they were flushed again');
+	sound($node, 'twice', ['k'], 'with entries in base and tail');
+	is($node->safe_psql('postgres', q(SET enable_seqscan = off; SET enable_bitmapscan = off;
+		SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM twice WHERE k IS NOT NULL ORDER BY k DESC) x)),
+		'320|320', 'a scan backward returns them once');
+
+	$node->safe_psql('postgres', q(
+		CREATE TABLE gone AS SELECT k FROM twice WHERE id BETWEEN 3001 AND 3010;
+		DELETE FROM twice WHERE id BETWEEN 3001 AND 3010;
+		VACUUM twice;
+		INSERT INTO twice SELECT i, hashint8extended(i, 7) FROM generate_series(5001, 5010) i));
+	is($node->safe_psql('postgres', q(SET enable_seqscan = off;
+		SELECT count(*) FROM gone, LATERAL (SELECT 1 FROM twice WHERE twice.k = gone.k OFFSET 0) x)),
+		'0', 'VACUUM has removed both, and the keys lead to no other row');
+	sound($node, 'twice', ['k'], 'after VACUUM');
+
+	$node->safe_psql('postgres', q(
+		SET cache_batch.test_tail = 0;
+		INSERT INTO twice SELECT i, hashint8extended(i, 1) FROM generate_series(6001, 6100) i;
+		SELECT cache_batch_flush('twice_k')));
+	is($node->safe_psql('postgres', $copies), '120|0', 'packed again, each stands once');
+	sound($node, 'twice', ['k'], 'packed again');
+
+	# replay of packing and of removing, from the first record on
+	crash_restart($node);
+	sound($node, 'twice', ['k'], 'after a crash');
+}
+
+# pages of version 1: none of them is packed; they are read, and change one by one
+$node->safe_psql('postgres', q(
+	CREATE TABLE old (id int, k bigint);
+	CREATE INDEX old_k ON old USING cachebatch (k) WITH (pack_leaves = off);
+	INSERT INTO old SELECT i, hashint8extended(i, 1) FROM generate_series(1, 20000) i;
+	SELECT cache_batch_flush('old_k');
+	CHECKPOINT));
+my $file = file_of('old_k');
+my $nblocks = $node->safe_psql('postgres', q(SELECT pg_relation_size('old_k') / 8192));
+$node->stop;
+damage($file, $_, [ 8192 - 6, pack('v', 1) ]) foreach (0 .. $nblocks - 1);
+damage($file, 0, [ 24 + 4, pack('V', 1) ]);
+$node->start;
+is($node->safe_psql('postgres', q(SELECT version FROM cache_batch_metapage('old_k'))), '1', 'an index of version 1');
+sound($node, 'old', ['k'], 'version 1');
+$node->safe_psql('postgres', q(
+	ALTER INDEX old_k RESET (pack_leaves);
+	INSERT INTO old SELECT i, hashint8extended(i, 1) FROM generate_series(20001, 28000) i;
+	SELECT cache_batch_flush('old_k')));
+ok(scalar(blocks('old_k', $packed)) > 0, 'leaves that ran full are packed');
+ok(scalar(blocks('old_k', "p.type = 'leaf' AND NOT $packed")) > 0, 'others are as they were');
+sound($node, 'old', ['k'], 'both versions');
+
+# a page of a version to come
+$node->safe_psql('postgres', 'CHECKPOINT');
+my ($block) = blocks('old_k', $packed);
+$node->stop;
+damage($file, $block, [ 8192 - 6, pack('v', 3) ]);
+$node->start;
+my ($rc, $out, $err) = $node->psql('postgres', q(SET enable_seqscan = off; SELECT count(*) FROM old WHERE k IS NOT NULL));
+like($err, qr/has format version 3, but this version of cache_batch reads versions 1 to 2/, 'a later version is refused');
+
+# damaged bases: an error or an answer, but no crash
+$node->safe_psql('postgres', q(
+	CREATE TABLE bad (id int, k bigint, s text);
+	INSERT INTO bad SELECT i, hashint8extended(i, 1), 'https://example.org/' || md5(i::text) FROM generate_series(1, 4000) i;
+	CREATE INDEX bad_k ON bad USING cachebatch (k);
+	CREATE INDEX bad_s ON bad USING cachebatch (s COLLATE "C");
+	CHECKPOINT));
+my $seed = $ENV{CB_SEED} || time;
+srand($seed);
+note("CB_SEED=$seed");
+foreach my $index (qw(bad_k bad_s))
+{
+	my ($block) = blocks($index, $packed);
+	my $file = file_of($index);
+	my %whole;
+	my ($found, $missed) = (0, 0);
+
+	open my $fh, '<:raw', $file or die "$file: $!";
+	seek $fh, $block * 8192, 0;
+	read $fh, my $page, 8192;
+	close $fh;
+	# item 2, behind the high key
+	my $item = unpack('V', substr($page, 28, 4));
+	my ($start, $len) = ($item & 0x7fff, $item >> 17);
+	foreach my $try (1 .. 12)
+	{
+		my @changes = map { [ $start + ($try % 2 ? int(rand(64)) : int(rand($len))), chr(int(rand(256))) ] } 1 .. 8;
+
+		$node->stop;
+		damage($file, $block, @changes);
+		$node->start;
+		foreach my $query ("SELECT cache_batch_verify('$index')",
+			'SET enable_seqscan = off; SELECT count(*) FROM bad WHERE ' . ($index eq 'bad_k' ? 'k' : 's COLLATE "C"') . ' IS NOT NULL',
+			"SELECT count(*) FROM cache_batch_page_items('$index', $block)")
+		{
+			my ($rc, $out, $err) = $node->psql('postgres', $query);
+
+			$whole{crashed}++ if $rc == 2 || $err =~ /terminated|server closed/;
+			$rc ? $found++ : $missed++;
+		}
+		$node->stop;
+		damage($file, $block, [ 0, $page ]);
+		$node->start;
+	}
+	is($whole{crashed} // 0, 0, "$index: no damage ends the server ($found errors, $missed answers)");
+	ok($found > 0, "$index: damage is found");
+	sound($node, 'bad', [ $index eq 'bad_k' ? 'k' : 's' ], "$index: whole again");
+}
+
+done_testing();
