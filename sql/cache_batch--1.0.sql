@@ -638,7 +638,6 @@ WITH server AS (
 		   WHEN j.bytes <= cache_batch_advise.min_size THEN 'small index'
 		   WHEN j.writes < j.leaves THEN 'few writes'
 		   WHEN abs(j.correlation) >= 0.95 THEN 'ascending keys'
-		   WHEN j.rows > 32 * j.distinct_keys THEN 'duplicate keys'
 		   WHEN j.pool = 0 THEN 'no pool'
 		   WHEN j.expected_ratio > 0.9 THEN 'pool too small'
 		   WHEN j.cost_ratio > 0.9 THEN 'flushed early'

@@ -65,6 +65,8 @@ cb_register_wal(void)
 	cb_wal_set_redo(XLOG_CB_VACUUM_LEAF, cb_redo_vacuum_leaf);
 	cb_wal_set_redo(XLOG_CB_LEAF_PACK, cb_redo_leaf_pack);
 	cb_wal_set_redo(XLOG_CB_SHARE, cb_redo_share);
+	cb_wal_set_redo(XLOG_CB_UNLINK, cb_redo_unlink);
+	cb_wal_set_redo(XLOG_CB_REUSE_PAGE, cb_redo_reuse_page);
 }
 
 static void

@@ -56,6 +56,7 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 	memset(&so->bt, 0, offsetof(BTScanOpaqueData, currPos));
 	memset(&so->cxt, 0, offsetof(CbScanOpaqueData, kd) -
 		   offsetof(CbScanOpaqueData, cxt));
+	memset(&so->descent, 0, offsetof(CbDescent, parent));
 	so->cxt = AllocSetContextCreate(CurrentMemoryContext, "cachebatch scan",
 									ALLOCSET_SMALL_SIZES);
 	so->work_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan window",

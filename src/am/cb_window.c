@@ -287,8 +287,9 @@ cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 
 /*
  * Ends the window where the bucket's range ends, if that is nearer than the
- * leaf's bound; returns whether it is.  Bounds of buckets are bounds of leaves
- * when they are made, so it seldom is.
+ * leaf's bound; returns whether it is.  Bounds of buckets were bounds of leaves
+ * once, so it seldom is: where a leaf has taken over its left neighbour's
+ * range, or a part of it.
  */
 static bool
 cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
@@ -516,13 +517,13 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 /*
  * Must the leaf's entries be compared with the far cut?  Going forward it is
  * the leaf's own high key, unless the window was clipped.  Going backward the
- * leaf may have got entries from its left neighbour since the page was read
- * that led to it, and told its lower bound.
+ * leaf may have taken over the range of its left neighbour, or a part of it,
+ * since the page was read that led to it and told its lower bound.
  */
 static inline bool
 cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
 {
-#ifdef CB_MUTATE_I9_SHARE
+#ifdef CB_MUTATE_A11_BOUNDS
 	return false;
 #endif
 	return merge->step < 0 || so->cur->clipped;

@@ -87,7 +87,8 @@ cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 {
 	CbPackEntry entry;
 
-	if (!cb_pack_read(&leaf->base, i, &entry, tuple->bytes + CB_LEAF_HEADER))
+	if (!cb_pack_read(&leaf->base, i, &entry, tuple->bytes + CB_LEAF_HEADER) ||
+		(OffsetNumber) entry.tid == InvalidOffsetNumber)
 		return NULL;
 	cb_leaf_set_header(&tuple->tuple, &entry);
 	return &tuple->tuple;

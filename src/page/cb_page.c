@@ -65,6 +65,17 @@ cb_page_init_journal(Page page, uint64 seq)
 	((PageHeader) page)->pd_lower = CB_JOURNAL_FIRST;
 }
 
+void
+cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
+					 FullTransactionId safexid)
+{
+	cb_page_init(page, CBP_DELETED, level);
+	CbPageGetOpaque(page)->next = next;
+	CbPageGetDeleted(page)->safexid = safexid;
+	((PageHeader) page)->pd_lower =
+		((char *) CbPageGetDeleted(page) + sizeof(CbDeletedPageData)) - (char *) page;
+}
+
 static void
 cb_page_report_corrupt(Relation rel, BlockNumber blkno, const char *what)
 {
@@ -211,4 +222,18 @@ void
 cb_page_clear_incomplete(Page page)
 {
 	CbPageGetOpaque(page)->flags &= ~CBP_INCOMPLETE_SPLIT;
+}
+
+/*
+ * The child at off leaves the tree: its separator leads to the next child
+ * from now on, whose own downlink goes.
+ */
+void
+cb_page_drop_downlink(Page page, OffsetNumber off)
+{
+	IndexTuple	next = CbPageGetTuple(page, OffsetNumberNext(off));
+
+	BTreeTupleSetDownLink(CbPageGetTuple(page, off),
+						  BTreeTupleGetDownLink(next));
+	PageIndexTupleDelete(page, OffsetNumberNext(off));
 }

@@ -61,7 +61,7 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_ROOT				(1 << 4)	/* leftmost page of the top level */
 #define CBP_INCOMPLETE_SPLIT	(1 << 5)	/* right sibling has no downlink */
 #define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
-#define CBP_HALF_DEAD			(1 << 7)	/* on its way out of the tree */
+#define CBP_HALF_DEAD			(1 << 7)	/* not used */
 #define CBP_EMPTY				(1 << 8)	/* leaf that VACUUM left without entries */
 #define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has dead items */
 #define CBP_PACKED				(1 << 10)	/* leaf whose first item is a base */
@@ -159,6 +159,11 @@ typedef struct CbJournalHeader
 
 /* ---------- deleted page ---------- */
 
+/*
+ * A page that has left the tree, by tree/cb_unlink.c.  It keeps its level and
+ * its right link, for those who still come to it: the page that this leads to
+ * has taken over its range of keys.  It is no leaf or internal page any more.
+ */
 typedef struct CbDeletedPageData
 {
 	FullTransactionId safexid;	/* reusable once no snapshot can hold it */
@@ -172,6 +177,8 @@ extern void cb_page_init(Page page, uint16 flags, uint16 level);
 extern void cb_page_init_meta(Page page, const uint8 *build_id,
 							  BlockNumber root, uint32 root_level);
 extern void cb_page_init_journal(Page page, uint64 seq);
+extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
+								 FullTransactionId safexid);
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
 extern CbMetaPageData *cb_page_check_meta(Relation rel, Page page);
 extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
@@ -179,5 +186,6 @@ extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
 extern void cb_page_note_deleted(Page page);
 extern void cb_page_append_journal(Page page, const char *data, Size len);
 extern void cb_page_clear_incomplete(Page page);
+extern void cb_page_drop_downlink(Page page, OffsetNumber off);
 
 #endif							/* CB_PAGE_H */

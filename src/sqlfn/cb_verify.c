@@ -8,14 +8,16 @@
  * lock is held at a time.  The journal is read before the tree, and each
  * level of the tree from left to right: entries move downwards and to the
  * right only, so nothing that was published before the snapshot is missed.
+ * Without strict, pages can leave the tree meanwhile; see tree/cb_unlink.c.
  *
  * Invariants checked, always:
  *	 a) every page has our id, format version, and the type and level that
  *	    the way to it promises; items lie inside the page, apart from each
  *	    other, and have the tuple form of their place;
  *	 b) on a level, low <= items < high key in strict (key, TID) order, low
- *	    being the high key of the page on the left; the packed base of a leaf
- *	    and its plain entries each in an order of their own;
+ *	    being the high key of the page on the left, if that has not changed
+ *	    since; the packed base of a leaf and its plain entries each in an
+ *	    order of their own;
  *	 c) journal pages have consecutive sequence numbers from the tail on and
  *	    hold whole entries.
  * With heapallindexed, which locks out writers (strict), also:
@@ -82,7 +84,7 @@ typedef struct CbVerify
 	/* the level that is being walked */
 	uint32		level;
 	IndexTuple	low;			/* high key of the page on the left, or NULL */
-	BlockNumber left_blkno;		/* that page, ... */
+	BlockNumber left;			/* that page, or Invalid, ... */
 	XLogRecPtr	left_lsn;		/* ... when it was read */
 	bool		left_incomplete;	/* that page's split is incomplete */
 	int64		nextlink;		/* next of above not met yet */
@@ -404,24 +406,34 @@ cb_verify_list_items(CbVerify *v)
 }
 
 /*
- * May the leaf on the left have given entries to the current one between the
- * reading of the two?
+ * Has the page on the left changed since it was read?  Then it may have been
+ * deleted, or have given entries to the current one, whose range has grown.
  */
 static bool
-cb_verify_left_has_shared(CbVerify *v)
+cb_verify_left_has_changed(CbVerify *v)
 {
 	Buffer		buf;
 	XLogRecPtr	lsn;
 
-	if (v->strict || v->level > 0)
+	if (v->strict || v->left == InvalidBlockNumber)
 		return false;
 	if (!RelationNeedsWAL(v->rel))
 		return true;			/* LSNs do not tell */
-	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, v->left_blkno, RBM_NORMAL,
+	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, v->left, RBM_NORMAL,
 							 v->strategy);
 	lsn = BufferGetLSNAtomic(buf);
 	ReleaseBuffer(buf);
 	return lsn != v->left_lsn;
+}
+
+/* Checks that item i, from 0, is not below the high key of the page on the left. */
+static void
+cb_verify_low(CbVerify *v, IndexTuple itup, int i)
+{
+	if (v->low != NULL && cb_key_compare(&v->kd, v->low, itup) > 0 &&
+		!cb_verify_left_has_changed(v))
+		cb_verify_fail(v, "Entry %d is below the high key of the page on the left.",
+					   i + 1);
 }
 
 /* Checks b: low <= items < high key, strictly ascending. */
@@ -432,7 +444,7 @@ cb_verify_order(CbVerify *v)
 	IndexTuple	high = CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page);
 
 	if (high && v->low && cb_key_compare(&v->kd, v->low, high) >= 0 &&
-		!cb_verify_left_has_shared(v))
+		!cb_verify_left_has_changed(v))
 		cb_verify_fail(v, "Its high key is not above that of the page on its left.");
 
 	/* the first downlink stands for the page's low bound */
@@ -444,10 +456,7 @@ cb_verify_order(CbVerify *v)
 
 		if (prev && cb_key_compare(&v->kd, prev, itup) >= 0)
 			cb_verify_fail(v, "Entries %d and %d are not in order.", i, i + 1);
-		if (v->low && cb_key_compare(&v->kd, v->low, itup) > 0 &&
-			!cb_verify_left_has_shared(v))
-			cb_verify_fail(v, "Entry %d is below the high key of the page on the left.",
-						   i + 1);
+		cb_verify_low(v, itup, i);
 		if (high && cb_key_compare(&v->kd, itup, high) >= 0)
 			cb_verify_fail(v, "Entry %d is not below the high key.", i + 1);
 	}
@@ -569,12 +578,26 @@ cb_verify_tree_page(CbVerify *v)
 	if (v->level > 0)
 		cb_verify_collect_links(v);
 	v->left_incomplete = CbPageHasIncompleteSplit(v->page.data);
-	v->left_blkno = v->blkno;
+	v->left = v->blkno;
 	v->left_lsn = PageGetLSN(v->page.data);
 	v->low = CbPageIsRightmost(v->page.data) ? NULL :
 		CopyIndexTuple(CbPageGetHighKey(v->page.data));
 	if (low)
 		pfree(low);
+}
+
+/*
+ * Is the current page one that was deleted after the link to it was read?  The
+ * page on its right has taken over its range of keys.
+ */
+static bool
+cb_verify_skip_deleted(CbVerify *v)
+{
+	if (v->strict || PageIsNew(v->page.data))
+		return false;
+	cb_verify_page_frame(v);
+	return CbPageIsGone(v->page.data) &&
+		CbPageGetOpaque(v->page.data)->level == v->level;
 }
 
 /* Walks one level by right links; v->above has been set. */
@@ -585,6 +608,7 @@ cb_verify_level(CbVerify *v)
 	BlockNumber from = blkno;
 	uint64		npages = 0;
 
+	v->left = InvalidBlockNumber;
 	v->low = NULL;
 	v->left_incomplete = false;
 	v->nextlink = 0;
@@ -593,7 +617,8 @@ cb_verify_level(CbVerify *v)
 	while (blkno != InvalidBlockNumber)
 	{
 		cb_verify_read(v, blkno, from);
-		cb_verify_tree_page(v);
+		if (!cb_verify_skip_deleted(v))
+			cb_verify_tree_page(v);
 		if (++npages > v->nblocks &&
 			npages > RelationGetNumberOfBlocks(v->rel))
 			cb_verify_fail(v, "The right links of level %u form a ring.",

@@ -7,15 +7,24 @@
  * and can name a page in use.  A page from it is used only if, under its
  * exclusive lock, it is seen to be free (A13, U7).
  *
+ * A deleted page of the tree is free once nobody can hold a link to it any
+ * more (see cb_unlink.c).  On a standby somebody still can: there the record
+ * of the reuse ends the queries whose snapshots are that old.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
+#include "storage/standby.h"
 #include "tree/cb_tree.h"
 #include "utils/snapmgr.h"
+#include "wal/cb_wal.h"
 
 /*
  * May the page be used for something else?  The caller has it locked; tail is
@@ -32,9 +41,44 @@ cb_tree_page_is_free(Page page, CbPos tail)
 	if (CbPageIsJournal(page))
 		return CbJournalGetHeader(page)->seq < CbPosSeq(tail);
 	if (CbPageGetOpaque(page)->flags & CBP_DELETED)
+#ifdef CB_MUTATE_A11_HORIZON
+		return true;
+#else
 		return GlobalVisCheckRemovableFullXid(NULL,
 											  CbPageGetDeleted(page)->safexid);
+#endif
 	return false;
+}
+
+/* A page that is free, and locked, is taken: tell standbys. */
+static void
+cb_alloc_log_reuse(Relation rel, Buffer buf)
+{
+	Page		page = BufferGetPage(buf);
+	xl_cb_reuse_page xlrec;
+
+#ifdef CB_MUTATE_A11_CONFLICT
+	return;
+#endif
+	if (PageIsNew(page) || !CbPageIsGone(page) || !RelationNeedsWAL(rel) ||
+		!XLogStandbyInfoActive())
+		return;
+	xlrec.safexid = CbPageGetDeleted(page)->safexid;
+	xlrec.node = rel->rd_node;
+	xlrec.block = BufferGetBlockNumber(buf);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbReusePage);
+	(void) XLogInsert(CB_RMGR_ID, XLOG_CB_REUSE_PAGE);
+}
+
+/* Redo of XLOG_CB_REUSE_PAGE. */
+void
+cb_redo_reuse_page(XLogReaderState *record)
+{
+	xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) XLogRecGetData(record);
+
+	if (InHotStandby)
+		ResolveRecoveryConflictWithSnapshotFullXid(xlrec->safexid, xlrec->node);
 }
 
 /* A free page that the map names, exclusively locked, or InvalidBuffer. */
@@ -63,7 +107,10 @@ cb_alloc_from_map(Relation rel)
 		if (ConditionalLockBuffer(buf))
 		{
 			if (cb_tree_page_is_free(BufferGetPage(buf), tail))
+			{
+				cb_alloc_log_reuse(rel, buf);
 				return buf;
+			}
 			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 		}
 		ReleaseBuffer(buf);

@@ -9,8 +9,9 @@
  * one WAL record.  An entry whose exact (key, TID) is in the leaf already is
  * skipped, so that a batch may be applied again (I5).
  *
- * The copy of a parent is a hint: a leaf that was split since is left by
- * moving right, and leaves never leave the tree.
+ * The copy of a parent is a hint: a leaf that was split or deleted since sends
+ * us to the root again.  A leaf that was not has the place: its lower bound
+ * never rises.
  *
  *-------------------------------------------------------------------------
  */

@@ -15,6 +15,10 @@
  *
  * Nothing is held while waiting for a cleanup lock (B5).
  *
+ * A leaf that is left without entries is taken out of the tree at once, if it
+ * can be (cb_unlink.c).  That moves no entries, so the pass misses none: who
+ * puts entries into the range from now on, puts new ones (I4).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -43,6 +47,7 @@ typedef struct CbDeleteState
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	BTCycleId	cycleid;
+	CbUnlinker *unlinker;
 	CbPos		tail;			/* journal tail when the pass began */
 	BlockNumber scan_blkno;		/* how far the pass has come */
 } CbDeleteState;
@@ -212,6 +217,7 @@ cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
 	Buffer		buf;
 	Page		page;
 	BlockNumber back_to = InvalidBlockNumber;
+	bool		empty = false;
 
 	vacuum_delay_point();
 	buf = ReadBufferExtended(state->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
@@ -221,6 +227,8 @@ cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
 	if (!PageIsNew(page))
 		cb_page_check(state->rel, blkno, page);
 
+	if (!PageIsNew(page) && CbPageIsGone(page) && blkno == state->scan_blkno)
+		state->stats->pages_deleted++;
 	if (cb_tree_page_is_free(page, state->tail))
 	{
 		RecordFreeIndexPage(state->rel, blkno);
@@ -234,10 +242,13 @@ cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
 #else
 		LockBufferForCleanup(buf);
 #endif
-		/* a leaf stays a leaf, whatever happened in between */
+		/* a leaf stays a leaf, whatever others did in between */
 		back_to = cb_delete_from_leaf(state, buf);
+		empty = cb_tree_leaf_is_empty(page);
 	}
 	UnlockReleaseBuffer(buf);
+	if (empty)
+		cb_tree_unlink(state->unlinker, blkno, state->scan_blkno);
 	return back_to;
 }
 
@@ -283,8 +294,8 @@ cb_delete_pass(CbDeleteState *state)
 
 /*
  * Visit every leaf, and remove the entries whose TID the callback calls dead.
- * Free pages are put into the map.  The journal
- * was drained before: no dead TID may come down from there any more.
+ * Empty leaves are taken out of the tree, and free pages put into the map.  The
+ * journal was drained before: no dead TID may come down from there any more.
  */
 void
 cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -301,10 +312,12 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 
 	stats->estimated_count = false;
 	stats->num_index_tuples = 0;
+	stats->pages_deleted = 0;
 	stats->pages_free = 0;
 
 	cb_tree_read_meta(info->index, NULL, &meta);
 	state.tail = meta.journal_tail;
+	state.unlinker = cb_tree_unlink_begin(info->index, stats);
 
 	PG_ENSURE_ERROR_CLEANUP(_bt_end_vacuum_callback,
 							PointerGetDatum(info->index));
@@ -315,5 +328,6 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	PG_END_ENSURE_ERROR_CLEANUP(_bt_end_vacuum_callback,
 								PointerGetDatum(info->index));
 	_bt_end_vacuum(info->index);
+	cb_tree_unlink_finish(state.unlinker, state.tail);
 	IndexFreeSpaceMapVacuum(info->index);
 }

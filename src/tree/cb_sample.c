@@ -3,8 +3,8 @@
  * cb_sample.c
  *	  Separators of the tree, for those who divide its range of keys.
  *
- * What is read here are hints: the tree may be split on meanwhile.  But a
- * separator stays one for ever, since no page leaves the tree.
+ * What is read here are hints: pages may be split or leave the tree meanwhile.
+ * A separator then is still a bound between keys, if not one between leaves.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,6 +76,11 @@ cb_sample_read_level(Relation rel, BlockNumber blkno, int level,
 		cb_page_check(rel, blkno, BufferGetPage(buf));
 		memcpy(page, BufferGetPage(buf), BLCKSZ);
 		UnlockReleaseBuffer(buf);
+		if (CbPageIsGone(page))
+		{
+			blkno = CbPageGetOpaque(page)->next;
+			continue;
+		}
 		if (!CbPageIsTree(page) || CbPageGetOpaque(page)->level != level)
 			return InvalidBlockNumber;
 		if (i == 0)

@@ -6,8 +6,15 @@
  * Descents follow Lehman and Yao: a reader holds one page lock at a time, and
  * moves right where a page's high key shows that it was split since its
  * parent was read.  A writer that meets an incomplete split finishes it first
- * and starts again from the root.  Block numbers of live pages stay valid: no
- * page leaves the tree.
+ * and starts again from the root.
+ *
+ * A page may leave the tree (cb_unlink.c) between the reading of a link to it
+ * and its own locking.  It is then marked as deleted, and its right link leads
+ * to the page that has taken over its range: who comes to it moves right.  It
+ * becomes no other page while anybody can hold a link to it, which is anybody
+ * who had a snapshot or a transaction id before it was deleted; so whoever
+ * follows links has one (cb_search_is_protected).  The leftmost page of a
+ * level never leaves the tree, so a root that was remembered stays valid.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +23,7 @@
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -101,7 +109,25 @@ cb_tree_report_damaged(Relation rel, Page page)
 			 errhint("Please REINDEX it.")));
 }
 
-/* Lock a pinned page and check that it is a live tree page of this level. */
+#ifdef USE_ASSERT_CHECKING
+/*
+ * May this backend follow links?  Its snapshot or transaction id keeps pages
+ * that are deleted meanwhile from being used again.  VACUUM's do not; but only
+ * one VACUUM is at a table, and nobody else deletes pages.
+ */
+static bool
+cb_search_is_protected(void)
+{
+	return TransactionIdIsValid(MyProc->xmin) ||
+		TransactionIdIsValid(MyProc->xid) ||
+		(MyProc->statusFlags & PROC_IN_VACUUM) != 0;
+}
+#endif
+
+/*
+ * Lock a pinned page and check that it is a tree page of this level, or one
+ * that was deleted.
+ */
 static Page
 cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 			   Snapshot snapshot)
@@ -110,7 +136,8 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
-	if (!CbPageIsTree(page) || CbPageGetOpaque(page)->level != level)
+	if ((!CbPageIsTree(page) && !CbPageIsGone(page)) ||
+		CbPageGetOpaque(page)->level != level)
 		cb_search_report_level(rel, BufferGetBlockNumber(buf), level);
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
@@ -130,6 +157,7 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 {
 	CbRelCache *cache = cb_rel_cache(rel);
 
+	Assert(cb_search_is_protected());
 	for (int tries = 0;; tries++)
 	{
 		CbMetaPageData meta;
@@ -161,7 +189,7 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 
 /*
  * Is the first position right of the cut (forward), or the last one left of
- * it (backward), beyond this page?
+ * it (backward), beyond this page?  Of a deleted page everything is.
  */
 static inline bool
 cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
@@ -169,6 +197,8 @@ cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
 {
 	int			cmp;
 
+	if (CbPageIsGone(page))
+		return true;
 	if (CbPageIsRightmost(page) || cut->kind == CB_CUT_MIN)
 		return false;
 	cmp = cb_key_compare_cut(kd, cut, CbPageGetHighKey(page));
@@ -225,7 +255,8 @@ cb_search_set_low(CbDescent *descent, IndexTuple separator)
 
 /*
  * Move right, with one lock at a time, to the page that has the position.
- * Stops at an incomplete split if for_write.
+ * Stops at an incomplete split if for_write.  The page to the right of a
+ * deleted one has its lower bound.
  */
 static Buffer
 cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -241,7 +272,9 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	{
 		BlockNumber next = CbPageGetOpaque(page)->next;
 
-		if (descent && descent->want_low)
+		if (CbPageIsRightmost(page))
+			cb_search_report_level(kd->rel, BufferGetBlockNumber(buf), level);
+		if (descent && descent->want_low && !CbPageIsGone(page))
 			cb_search_set_low(descent, CbPageGetHighKey(page));
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
@@ -274,16 +307,27 @@ cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		descent->parent_valid = true;
 	}
 	UnlockReleaseBuffer(buf);
-	CB_TEST_POINT("descend-child");
 	CHECK_FOR_INTERRUPTS();
+	CB_TEST_POINT("step-down");
 	return ReadBuffer(kd->rel, child);
+}
+
+static void
+cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
+{
+	Page		page = BufferGetPage(buf);
+
+	if (level >= CB_MAX_TREE_LEVELS)
+		cb_search_report_level(rel, BufferGetBlockNumber(buf), level);
+	path->blkno[level] = BufferGetBlockNumber(buf);
+	path->single[level] = PageGetMaxOffsetNumber(page) == CbPageFirstItem(page);
 }
 
 /*
  * Descend for reading.  Returns the leaf, pinned and share-locked, that holds
  * the first position right of the cut (forward) or the last one left of it
- * (backward).  descent may be NULL; its low is set if want_low.  Holds no
- * other lock at any time.
+ * (backward).  descent may be NULL; its low is set if want_low, and its path
+ * filled in if there is one.  Holds no other lock at any time.
  */
 Buffer
 cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -295,10 +339,14 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 
 	if (descent)
 		descent->low = NULL;
+	if (descent && descent->path)
+		descent->path->nlevels = level + 1;
 	for (;;)
 	{
 		buf = cb_search_move_right(kd, cut, dir, buf, BUFFER_LOCK_SHARE,
 								   snapshot, false, descent);
+		if (descent && descent->path)
+			cb_search_note_page(kd->rel, descent->path, buf, level);
 		if (level == 0)
 			return buf;
 		buf = cb_search_step_down(kd, cut, dir, buf, descent);
@@ -306,14 +354,27 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	}
 }
 
-/* A leaf that is known by its block: pinned and share-locked. */
+/*
+ * A leaf that is known by its block, or the one that has taken over its range:
+ * pinned and share-locked.
+ */
 Buffer
 cb_tree_read_leaf(Relation rel, BlockNumber blkno, Snapshot snapshot)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
+	for (;;)
+	{
+		Buffer		buf = ReadBuffer(rel, blkno);
+		Page		page = cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0,
+										  snapshot);
 
-	cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0, snapshot);
-	return buf;
+		if (!CbPageIsGone(page))
+			return buf;
+		if (CbPageIsRightmost(page))
+			cb_search_report_level(rel, blkno, 0);
+		blkno = CbPageGetOpaque(page)->next;
+		UnlockReleaseBuffer(buf);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 /*

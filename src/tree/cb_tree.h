@@ -23,9 +23,21 @@
 /* where entries come in order internal pages are filled to this part */
 #define CB_INTERNAL_FILLFACTOR	70
 
+/* a taller tree is corrupt */
+#define CB_MAX_TREE_LEVELS	32
+
+/* the pages that a descent came through, one a level; leaf first */
+typedef struct CbPath
+{
+	int			nlevels;		/* as seen at the root */
+	BlockNumber blkno[CB_MAX_TREE_LEVELS];
+	bool		single[CB_MAX_TREE_LEVELS];	/* has one item */
+} CbPath;
+
 /* the parent page that a descent came through, to find neighbouring leaves */
 typedef struct CbDescent
 {
+	CbPath	   *path;			/* out, if not NULL; for reading only */
 	IndexTuple	low;			/* out: palloc'd copy of the greatest separator
 								 * followed: the leaf's lower bound, NULL for
 								 * minus infinity; only if want_low */
@@ -100,6 +112,7 @@ extern IndexTuple cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup);
 extern Buffer cb_tree_alloc_page(Relation rel);
 extern void cb_tree_return_page(Relation rel, Buffer buf);
 extern bool cb_tree_page_is_free(Page page, CbPos tail);
+extern void cb_redo_reuse_page(XLogReaderState *record);
 
 /* cb_apply.c */
 extern void cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
@@ -173,5 +186,29 @@ extern void cb_tree_bulk_delete(IndexVacuumInfo *info,
 								IndexBulkDeleteCallback callback,
 								void *callback_state);
 extern void cb_redo_vacuum_leaf(XLogReaderState *record);
+
+/* cb_unlink.c */
+
+/* pages deleted by one VACUUM that are looked at again at its end */
+#define CB_UNLINK_REMEMBERED	4096
+
+typedef struct CbUnlinker
+{
+	Relation	rel;
+	CbKeyDesc	kd;
+	MemoryContext cxt;			/* reset after each page */
+	IndexBulkDeleteResult *stats;
+	BlockNumber scan_blkno;		/* how far VACUUM's pass has come */
+	int			nremembered;
+	BlockNumber remembered[CB_UNLINK_REMEMBERED];
+} CbUnlinker;
+
+extern CbUnlinker *cb_tree_unlink_begin(Relation rel,
+										IndexBulkDeleteResult *stats);
+extern void cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf,
+						   BlockNumber scan_blkno);
+extern void cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail);
+extern bool cb_tree_leaf_is_empty(Page page);
+extern void cb_redo_unlink(XLogReaderState *record);
 
 #endif							/* CB_TREE_H */

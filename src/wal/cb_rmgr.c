@@ -109,6 +109,27 @@ cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 								 xlrec->nleaves, xlrec->off);
 				break;
 			}
+		case XLOG_CB_UNLINK:
+			{
+				xl_cb_unlink *xlrec = (xl_cb_unlink *) rec;
+
+				appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u",
+								 xlrec->npages, xlrec->offset,
+								 EpochFromFullTransactionId(xlrec->safexid),
+								 XidFromFullTransactionId(xlrec->safexid));
+				break;
+			}
+		case XLOG_CB_REUSE_PAGE:
+			{
+				xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) rec;
+
+				appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u",
+								 xlrec->node.spcNode, xlrec->node.dbNode,
+								 xlrec->node.relNode, xlrec->block,
+								 EpochFromFullTransactionId(xlrec->safexid),
+								 XidFromFullTransactionId(xlrec->safexid));
+				break;
+			}
 	}
 }
 
@@ -135,6 +156,10 @@ cb_rmgr_identify(uint8 info)
 			return "LEAF_PACK";
 		case XLOG_CB_SHARE:
 			return "SHARE";
+		case XLOG_CB_UNLINK:
+			return "UNLINK";
+		case XLOG_CB_REUSE_PAGE:
+			return "REUSE_PAGE";
 	}
 	return NULL;
 }

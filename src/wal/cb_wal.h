@@ -19,6 +19,7 @@
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
 #include "page/cb_page.h"
+#include "storage/relfilenode.h"
 
 /*
  * The fixed id of the resource manager: it stands in WAL, so it must not
@@ -36,7 +37,9 @@
 #define XLOG_CB_VACUUM_LEAF			0x60
 #define XLOG_CB_LEAF_PACK			0x70
 #define XLOG_CB_SHARE				0x80
-#define CB_NUM_WAL_ACTIONS			9
+#define XLOG_CB_UNLINK				0x90
+#define XLOG_CB_REUSE_PAGE			0xA0
+#define CB_NUM_WAL_ACTIONS			11
 
 /*
  * Append to the journal.
@@ -164,6 +167,42 @@ typedef struct xl_cb_share
 } xl_cb_share;
 
 #define SizeOfCbShare (offsetof(xl_cb_share, off) + sizeof(OffsetNumber))
+
+/* pages that leave the tree in one record, at most one a level */
+#define CB_MAX_UNLINK_PAGES		8
+
+/*
+ * Take an empty leaf out of the tree, and the pages above it that have no
+ * other child.
+ *
+ * block 0: the lowest page above that has more children; it loses one.
+ * blocks 1 + 2i: the left sibling of the page of level i; its right link
+ * becomes next[i].
+ * blocks 2 + 2i: the page of level i, initialised as a deleted one.
+ */
+typedef struct xl_cb_unlink
+{
+	FullTransactionId safexid;
+	OffsetNumber offset;		/* of the downlink in block 0 */
+	uint16		npages;
+	BlockNumber next[CB_MAX_UNLINK_PAGES];	/* npages of them */
+} xl_cb_unlink;
+
+#define SizeOfCbUnlink(npages) \
+	(offsetof(xl_cb_unlink, next) + (npages) * sizeof(BlockNumber))
+
+/*
+ * A deleted page is about to be used again.  No blocks: it stands for a
+ * conflict with the standby's snapshots from before the deletion.
+ */
+typedef struct xl_cb_reuse_page
+{
+	FullTransactionId safexid;
+	RelFileNode node;
+	BlockNumber block;
+} xl_cb_reuse_page;
+
+#define SizeOfCbReusePage (offsetof(xl_cb_reuse_page, block) + sizeof(BlockNumber))
 
 typedef void (*CbRedoFunction) (XLogReaderState *record);
 

@@ -25,7 +25,7 @@ from server import Env
 
 CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
            work_reads.Mixed, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
-           work_upkeep.Restart, work_upkeep.Logical]
+           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size]
 
 # what runs when nothing is named: the acceptance figures and one step aside
 # from them in each direction
@@ -34,13 +34,13 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     upsert-100
     reads mixed vacuum-10pct restart logical update
     ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
-    create-index-5m copy-ascending copy-random-1 copy-random-4
+    size-uniform size-uuid size-urls size-few create-index-5m copy-ascending copy-random-1 copy-random-4
     big-copy big-insert1-async big-insert1-sync""".split()
 
 FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_s",
           "wal_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9", "max",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
-          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied"]
+          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes"]
 
 
 class Bench:
@@ -118,7 +118,8 @@ def brief(record):
                        ("p99.9", "p99.9 {} us"), ("max", "max {} us"),
                        ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
                        ("first_query_ms", "first query {:.1f} ms"),
-                       ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms")):
+                       ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms"),
+                       ("index_bytes", "{:.0f} bytes")):
         if name in record:
             words.append(form.format(record[name]))
     return "  ".join(words)

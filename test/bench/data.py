@@ -16,7 +16,7 @@ TABLE = ("CREATE TABLE events (id bigint, k1 bigint, k2 bigint, k3 bigint, k4 bi
 
 # what is indexed, one column for each index
 COLUMNS = {"uniform": "k1 k2 k3 k4", "zipfian": "k1 k2 k3 k4", "ascending": "k1 k2 k3 k4",
-           "uuid": "u", "text": "payload"}
+           "uuid": "u", "text": "payload", "urls": "payload", "few": "k1"}
 
 ENTRY = 20          # bytes in the pool of an entry with a bigint key
 
@@ -59,6 +59,8 @@ def key(distribution, column, i):
         # rank of a Zipf distribution with exponent 1 over a million, scattered
         unit = f"(hashint8extended({i}, {column + 20}) & 4503599627370495) / 4503599627370496.0"
         return f"hashint8extended(power(1e6, ({unit})::float8)::bigint, {column})"
+    if distribution == "few":
+        return f"hashint8extended(hashint8extended({i}, 9) & 1023, {column})"
     return f"hashint8extended({i}, {column})"
 
 
@@ -68,8 +70,11 @@ def columns(distribution, i, cheap=False):
     text = f"md5({i}::text) || left(md5(({i})::text || 'x'), 28)"
     if cheap and distribution != "uuid":
         uuid = "'6d1f0b7c-93e5-4f5e-8a51-5c3b1f0e7d2a'::uuid"
-    if cheap and distribution != "text":
+    if cheap and distribution not in ("text", "urls"):
         text = f"'some words that stand for the payload of ev' || {i}::text"
+    if distribution == "urls":
+        text = (f"'https://www.example.com/' || (ARRAY['books','garden','toys','music'])[1 + ({i}) % 4]"
+                f" || '/item-' || (hashint8extended({i}, 5) & 2147483647) || '?ref=' || ({i}) % 97")
     keys = ", ".join(key(distribution, c, i) for c in (1, 2, 3, 4))
     return f"{i}, {keys}, {uuid}, {text}"
 

@@ -35,6 +35,10 @@ LIMITS = [
     ("VACUUM, 10 % dead, full pool: time", "vacuum-10pct", "", "seconds", "<=", 1.3),
     ("logical apply, 4 indexes: rows/s", "logical", "", "rows_per_s", ">=", 1.0),
     ("CREATE INDEX, 5 M rows: time", "create-index-5m", "", "seconds", "<=", 1.5),
+    ("index size, bigint", "size-uniform", "", "index_bytes", "<=", 0.5),
+    ("index size, uuid", "size-uuid", "", "index_bytes", "<=", 0.6),
+    ("index size, URLs", "size-urls", "", "index_bytes", "<=", 0.6),
+    ("index size, 1 024 distinct values", "size-few", "", "index_bytes", "<=", 1.0),
     ("COPY of ascending keys: time", "copy-ascending", "", "seconds", "<=", 1.0),
 ]
 

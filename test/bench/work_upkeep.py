@@ -11,6 +11,8 @@ restart           crash with a full pool, right after a checkpoint: time from
                   the start to the first answer, and until the journal has
                   been emptied; how soon a query that catches up is cancelled
 logical           apply of rows by a subscriber that has 4 indexes
+size-KEYS         bytes of an index that 5 million rows were inserted into:
+                  uniform (bigint), uuid, urls (text), few (1 024 bigints)
 """
 
 import os
@@ -91,6 +93,32 @@ class Vacuum:
         found = measure.stop(self.shape.rows)
         self.bench.discard(cluster)
         return [dict(found, filled=filled, pending_bytes=pending)]
+
+
+class Size:
+    """How large an index is after the insertions of its template."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.memory
+        self.methods = list(PAIR)
+        self.distribution = name.split("-")[1]
+
+    @staticmethod
+    def names():
+        return ["size-uniform", "size-uuid", "size-urls", "size-few"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, self.distribution)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape))
+        index = "events_" + data.COLUMNS[self.distribution].split()[0]
+        size = cluster.sql(f"SELECT pg_relation_size('{index}')")
+        self.bench.discard(cluster)
+        return [{"rows": self.shape.rows, "index_bytes": size}]
 
 
 class CopyKeys:

@@ -17,7 +17,9 @@ my $many = join ';', map {
 	"INSERT INTO kp SELECT i, hashint4(i) % 1000000, md5(i::text) FROM generate_series($low, $low + 80) i"
 } 1 .. 12;
 my $flush = "$many; SELECT cache_batch_flush('kp_k'); SELECT cache_batch_flush('kp_s')";
+my $spread = q(INSERT INTO kp SELECT i, hashint4(i) % 1000000, md5(i::text) FROM generate_series(300000, 304000) i);
 my $dense = q(INSERT INTO kp SELECT i, 2000000 + i, lpad(i::text, 100, 'z') FROM generate_series(200000, 206000) i);
+my $unlink = 'DELETE FROM kp WHERE k % 1000000 > 0 OR length(s) < 40; VACUUM (INDEX_CLEANUP ON) kp';
 my $vacuum = "$sparse; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON) kp";
 
 # the same without buckets, and with entries from before there were any
@@ -42,12 +44,12 @@ my @scenarios = (
 	[ 'journal-newpage', $many, 1, 3 ],
 	[ 'attach-before', $attached, 1, 2 ],
 	[ 'attach-done', $attached, 1, 2 ],
-	[ 'flush-sealed', $flush, 1, 2, 7 ],
-	[ 'flush-applied', $flush, 1, 2, 7 ],
-	[ 'flush-retired', $flush, 1, 2, 7 ],
+	[ 'flush-sealed', $flush, 1, 2, 4 ],
+	[ 'flush-applied', $flush, 1, 2, 4 ],
+	[ 'flush-retired', $flush, 1, 2, 4 ],
 	[ 'drain-flushed', $flush, 1, 2 ],
 	[ 'flush-truncate', $flush, 1, 2 ],
-	[ 'apply-leaf', $flush, 1, 7, 14 ],
+	[ 'apply-leaf', $flush, 1, 5, 9 ],
 	[ 'apply-leaf', $swept, 1, 31 ],
 	[ 'sweep-start', $attached, 1, 2 ],
 	[ 'sweep-read', $attached, 1, 2 ],
@@ -57,14 +59,20 @@ my @scenarios = (
 	[ 'sweep-truncated', $flush, 1, 2 ],
 	[ 'split-before', $dense, 1, 2, 5 ],
 	[ 'repack-before', $dense, 1, 3 ],
-	[ 'repack-before', $tails, 1, 4 ],
+	[ 'repack-before', $tails, 1, 2 ],
 	[ 'repack-after', $dense, 1, 3 ],
-	[ 'repack-after', $tails, 1, 4 ],
+	[ 'repack-after', $tails, 1, 2 ],
+	[ 'share-before', $spread, 1, 2 ],
+	[ 'share-after', $spread, 1, 2 ],
 	[ 'split-after', $dense, 1, 2, 5 ],
 	[ 'split-parent', $dense, 1, 2, 5 ],
 	[ 'newroot', "TRUNCATE kp; $dense", 1, 2 ],
 	[ 'vacuum-drained', $vacuum, 1, 2 ],
 	[ 'vacuum-leaf', $vacuum, 1, 4 ],
+	[ 'unlink-planned', "$dense; $unlink", 1, 2, 20 ],
+	[ 'unlink-before', "$dense; $unlink", 1, 2, 20 ],
+	[ 'unlink-after', "$dense; $unlink", 1, 2, 20 ],
+	[ 'step-down', $flush, 1, 7 ],
 	[ 'load-page', 'REINDEX TABLE kp', 1, 9 ]);
 
 sub make_table

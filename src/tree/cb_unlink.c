@@ -1,0 +1,567 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_unlink.c
+ *	  Taking empty leaves out of the tree.
+ *
+ * VACUUM deletes a leaf that it has left without entries, in one WAL record.
+ * The right neighbour takes over the range of keys: nothing but links change,
+ * and bounds of pages only ever fall.
+ *
+ *		parent:		... [P] [L] [R] ...			... [P] [R] ...
+ *					     |   |   |		=>		     |   |
+ *		level:		--> P > L > R -->			--> P > R -->  (L leads to R)
+ *
+ *	a) The right link of P, the left neighbour, leads to R.  The parent's
+ *	   separator of L leads to R; R's own is dropped.
+ *	b) L and R have the same parent, so that only that page changes above.  If
+ *	   L is its parent's only child, the parent is deleted with it in the same
+ *	   way, and so on upwards: a chain of pages that have one child each, with
+ *	   the same range of keys.
+ *	c) So these stay: the leftmost page and the rightmost page of each level,
+ *	   and the last child of a parent as long as it has siblings.  When the
+ *	   last sibling goes, the child is tried again.
+ *	d) The siblings' and the deleted pages' splits are complete.
+ *
+ * What was seen without locks is checked again under them: first P and L,
+ * then the same one level up, at last the parent that loses a downlink; all
+ * stay locked until the record is written.  No keys are compared under these
+ * locks.  L is only deleted if nobody else has it pinned: a scan that relies on
+ * its pin (I8) keeps a leaf that VACUUM comes to.
+ *
+ * A deleted page keeps its right link for those who read a link to it before.
+ * safexid is the next transaction id, read under the locks: who holds such a
+ * link had a snapshot or a transaction id before, so the page is used again
+ * only when no horizon is that old (cb_alloc.c).
+ *
+ * Only VACUUM deletes pages, and only one is at a table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/indexfsm.h"
+#include "storage/procarray.h"
+#include "tree/cb_tree.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "wal/cb_wal.h"
+
+/* times that a leaf is tried whose neighbours are found to have changed */
+#define CB_UNLINK_TRIES		3
+
+typedef enum CbUnlinkResult
+{
+	CB_UNLINK_DONE,
+	CB_UNLINK_AGAIN,			/* something has changed meanwhile */
+	CB_UNLINK_NOT				/* the leaf has to stay */
+} CbUnlinkResult;
+
+/* pages to delete, the leaf first, with their left siblings: hints */
+typedef struct CbUnlinkPlan
+{
+	int			npages;
+	BlockNumber page[CB_MAX_UNLINK_PAGES];
+	BlockNumber left[CB_MAX_UNLINK_PAGES];
+	BlockNumber parent;			/* of the last one */
+} CbUnlinkPlan;
+
+/* the same, locked */
+typedef struct CbUnlinkPages
+{
+	int			npages;
+	Buffer		page[CB_MAX_UNLINK_PAGES];
+	Buffer		left[CB_MAX_UNLINK_PAGES];
+	Buffer		parent;
+	OffsetNumber offset;		/* of the last one's downlink in the parent */
+} CbUnlinkPages;
+
+/* Has VACUUM left the leaf without entries, and has it got none since? */
+bool
+cb_tree_leaf_is_empty(Page page)
+{
+	return CbPageIsLeaf(page) &&
+		(CbPageGetOpaque(page)->flags & CBP_EMPTY) != 0 &&
+		PageGetMaxOffsetNumber(page) < CbPageFirstItem(page);
+}
+
+/* ---------- planning ---------- */
+
+/* The high key of a leaf that is empty and not the rightmost, or NULL. */
+static IndexTuple
+cb_unlink_copy_hikey(Relation rel, BlockNumber leaf)
+{
+	Buffer		buf = ReadBuffer(rel, leaf);
+	Page		page = BufferGetPage(buf);
+	IndexTuple	hikey = NULL;
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page) && cb_tree_leaf_is_empty(page) &&
+		!CbPageIsRightmost(page))
+		hikey = CopyIndexTuple(CbPageGetHighKey(page));
+	UnlockReleaseBuffer(buf);
+	return hikey;
+}
+
+/*
+ * The pages on the way to the last position left of the separator; returns
+ * the leaf's lower bound, NULL for minus infinity.
+ */
+static IndexTuple
+cb_unlink_find_path(CbUnlinker *unlinker, IndexTuple separator, CbPath *path)
+{
+	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
+
+	descent->want_low = true;
+	descent->path = path;
+	UnlockReleaseBuffer(cb_tree_descend(&unlinker->kd, &cut,
+										BackwardScanDirection, NULL, descent));
+	return descent->low;
+}
+
+/*
+ * Which pages are to be deleted with the leaf?  False: it has to stay.  All
+ * pages of the chain have the leaf's bounds, so the way to what lies left of
+ * it leads through their left siblings.
+ */
+static bool
+cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, CbUnlinkPlan *plan)
+{
+	IndexTuple	hikey = cb_unlink_copy_hikey(unlinker->rel, leaf);
+	IndexTuple	low;
+	CbPath		path;
+	CbPath		left;
+	int			n = 1;
+
+	if (hikey == NULL)
+		return false;
+	low = cb_unlink_find_path(unlinker, hikey, &path);
+	if (low == NULL || path.blkno[0] != leaf)
+		return false;
+	while (n < path.nlevels && path.single[n])
+		n++;
+	if (n >= path.nlevels || n > CB_MAX_UNLINK_PAGES)
+		return false;
+
+	(void) cb_unlink_find_path(unlinker, low, &left);
+	plan->npages = n;
+	plan->parent = path.blkno[n];
+	for (int i = 0; i < n; i++)
+	{
+		plan->page[i] = path.blkno[i];
+		plan->left[i] = left.blkno[i];
+		if (plan->page[i] == plan->left[i])
+			return false;
+	}
+	return true;
+}
+
+/* ---------- locking and checking ---------- */
+
+static Buffer
+cb_unlink_lock_page(Relation rel, BlockNumber blkno)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	cb_page_check(rel, blkno, BufferGetPage(buf));
+	return buf;
+}
+
+/* In the order of locks (I9): level by level upwards, from left to right. */
+static void
+cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
+{
+	pages->npages = plan->npages;
+	for (int i = 0; i < plan->npages; i++)
+	{
+		pages->left[i] = cb_unlink_lock_page(rel, plan->left[i]);
+		pages->page[i] = cb_unlink_lock_page(rel, plan->page[i]);
+	}
+	pages->parent = cb_unlink_lock_page(rel, plan->parent);
+}
+
+/* Releases all but one of them. */
+static void
+cb_unlink_release(CbUnlinkPages *pages, Buffer keep)
+{
+	UnlockReleaseBuffer(pages->parent);
+	for (int i = 0; i < pages->npages; i++)
+	{
+		if (pages->left[i] != keep)
+			UnlockReleaseBuffer(pages->left[i]);
+		if (pages->page[i] != keep)
+			UnlockReleaseBuffer(pages->page[i]);
+	}
+}
+
+static bool
+cb_unlink_is_level(Page page, int level)
+{
+	return CbPageIsTree(page) && CbPageGetOpaque(page)->level == level;
+}
+
+/* May the page of a level go, as far as it tells itself? */
+static bool
+cb_unlink_check_page(const CbUnlinkPages *pages, int level)
+{
+	Page		page = BufferGetPage(pages->page[level]);
+	OffsetNumber first = CbPageFirstItem(page);
+
+	if (!cb_unlink_is_level(page, level) || CbPageIsRightmost(page) ||
+		(CbPageGetOpaque(page)->flags & CBP_ROOT) != 0)
+		return false;
+	if (level == 0)
+#ifdef CB_MUTATE_A11_RECHECK
+		return true;
+#else
+		return cb_tree_leaf_is_empty(page) &&
+			IsBufferCleanupOK(pages->page[level]);
+#endif
+	return PageGetMaxOffsetNumber(page) == first &&
+		BTreeTupleGetDownLink(CbPageGetTuple(page, first)) ==
+		BufferGetBlockNumber(pages->page[level - 1]);
+}
+
+/* Is the page on the left of the page of a level what the plan says? */
+static bool
+cb_unlink_check_left(const CbUnlinkPages *pages, int level)
+{
+	Page		left = BufferGetPage(pages->left[level]);
+
+#ifdef CB_MUTATE_A11_SIBLING
+	return true;
+#endif
+	return cb_unlink_is_level(left, level) &&
+		CbPageGetOpaque(left)->next == BufferGetBlockNumber(pages->page[level]);
+}
+
+/*
+ * Finds the downlink that the parent is to lose.  It must have that of the
+ * right sibling as well.
+ */
+static CbUnlinkResult
+cb_unlink_check_parent(CbUnlinkPages *pages)
+{
+	Page		parent = BufferGetPage(pages->parent);
+	Buffer		child = pages->page[pages->npages - 1];
+	OffsetNumber max = PageGetMaxOffsetNumber(parent);
+	OffsetNumber off = CbPageFirstItem(parent);
+
+	if (!cb_unlink_is_level(parent, pages->npages))
+		return CB_UNLINK_AGAIN;
+	while (off <= max && BTreeTupleGetDownLink(CbPageGetTuple(parent, off)) !=
+		   BufferGetBlockNumber(child))
+		off++;
+	if (off > max)
+		return CB_UNLINK_AGAIN;
+	if (off == max)
+		return CB_UNLINK_NOT;
+	pages->offset = off;
+	return BTreeTupleGetDownLink(CbPageGetTuple(parent, off + 1)) ==
+		CbPageGetOpaque(BufferGetPage(child))->next ?
+		CB_UNLINK_DONE : CB_UNLINK_AGAIN;
+}
+
+static CbUnlinkResult
+cb_unlink_check(CbUnlinkPages *pages)
+{
+	for (int i = 0; i < pages->npages; i++)
+	{
+		if (!cb_unlink_check_page(pages, i) || !cb_unlink_check_left(pages, i))
+			return CB_UNLINK_AGAIN;
+	}
+	return cb_unlink_check_parent(pages);
+}
+
+/* A page whose split is incomplete, or InvalidBuffer. */
+static Buffer
+cb_unlink_find_incomplete(CbUnlinkPages *pages)
+{
+	for (int i = 0; i < pages->npages; i++)
+	{
+		if (CbPageHasIncompleteSplit(BufferGetPage(pages->left[i])))
+			return pages->left[i];
+		if (CbPageHasIncompleteSplit(BufferGetPage(pages->page[i])))
+			return pages->page[i];
+	}
+	return InvalidBuffer;
+}
+
+/* ---------- the deletion ---------- */
+
+static void
+cb_unlink_log(CbUnlinkPages *pages, const xl_cb_unlink *xlrec)
+{
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData(unconstify(char *, (const char *) xlrec),
+					 SizeOfCbUnlink(xlrec->npages));
+	XLogRegisterBuffer(0, pages->parent, REGBUF_STANDARD);
+	for (int i = 0; i < pages->npages; i++)
+	{
+		XLogRegisterBuffer(1 + 2 * i, pages->left[i], REGBUF_STANDARD);
+		XLogRegisterBuffer(2 + 2 * i, pages->page[i],
+						   REGBUF_WILL_INIT | REGBUF_STANDARD);
+	}
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_UNLINK);
+	PageSetLSN(BufferGetPage(pages->parent), lsn);
+	for (int i = 0; i < pages->npages; i++)
+	{
+		PageSetLSN(BufferGetPage(pages->left[i]), lsn);
+		PageSetLSN(BufferGetPage(pages->page[i]), lsn);
+	}
+}
+
+/* All are locked and checked: one atomic action. */
+static void
+cb_unlink_pages(Relation rel, CbUnlinkPages *pages)
+{
+	xl_cb_unlink xlrec;
+
+	xlrec.safexid = ReadNextFullTransactionId();
+	xlrec.offset = pages->offset;
+	xlrec.npages = pages->npages;
+	for (int i = 0; i < pages->npages; i++)
+		xlrec.next[i] = CbPageGetOpaque(BufferGetPage(pages->page[i]))->next;
+	if (RelationNeedsWAL(rel))
+		XLogEnsureRecordSpace(2 * pages->npages, 0);
+
+	CB_TEST_POINT("unlink-before");
+	START_CRIT_SECTION();
+	cb_page_drop_downlink(BufferGetPage(pages->parent), pages->offset);
+	MarkBufferDirty(pages->parent);
+	for (int i = 0; i < pages->npages; i++)
+	{
+		CbPageGetOpaque(BufferGetPage(pages->left[i]))->next = xlrec.next[i];
+		MarkBufferDirty(pages->left[i]);
+		cb_page_init_deleted(BufferGetPage(pages->page[i]), i, xlrec.next[i],
+							 xlrec.safexid);
+		MarkBufferDirty(pages->page[i]);
+	}
+	if (RelationNeedsWAL(rel))
+		cb_unlink_log(pages, &xlrec);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("unlink-after");
+}
+
+/* Redo of one block of XLOG_CB_UNLINK; the buffer stays locked. */
+static Buffer
+cb_redo_unlink_block(XLogReaderState *record, const xl_cb_unlink *xlrec, int i)
+{
+	int			level = (i - 1) / 2;
+	Buffer		buf;
+	Page		page;
+
+	if (i > 0 && i % 2 == 0)
+	{
+		buf = XLogInitBufferForRedo(record, i);
+		page = BufferGetPage(buf);
+		cb_page_init_deleted(page, level, xlrec->next[level], xlrec->safexid);
+	}
+	else
+	{
+		if (XLogReadBufferForRedo(record, i, &buf) != BLK_NEEDS_REDO)
+			return buf;
+		page = BufferGetPage(buf);
+		if (i == 0)
+			cb_page_drop_downlink(page, xlrec->offset);
+		else
+			CbPageGetOpaque(page)->next = xlrec->next[level];
+	}
+	PageSetLSN(page, record->EndRecPtr);
+	MarkBufferDirty(buf);
+	return buf;
+}
+
+/*
+ * Redo of XLOG_CB_UNLINK.  All pages stay locked until the last is changed, as
+ * on the primary; a reader has one page locked at most.
+ */
+void
+cb_redo_unlink(XLogReaderState *record)
+{
+	xl_cb_unlink *xlrec = (xl_cb_unlink *) XLogRecGetData(record);
+	int			nblocks = 1 + 2 * xlrec->npages;
+	Buffer		bufs[1 + 2 * CB_MAX_UNLINK_PAGES];
+
+	for (int i = 0; i < nblocks; i++)
+		bufs[i] = cb_redo_unlink_block(record, xlrec, i);
+	for (int i = 0; i < nblocks; i++)
+	{
+		if (BufferIsValid(bufs[i]))
+			UnlockReleaseBuffer(bufs[i]);
+	}
+}
+
+/* ---------- the pass ---------- */
+
+/*
+ * A page is its parent's only child: the leaf at the end of a chain of such
+ * pages, or InvalidBlockNumber.
+ */
+static BlockNumber
+cb_unlink_follow_single(Relation rel, BlockNumber blkno)
+{
+	for (;;)
+	{
+		Buffer		buf = ReadBuffer(rel, blkno);
+		Page		page = BufferGetPage(buf);
+		OffsetNumber first;
+		BlockNumber child = InvalidBlockNumber;
+		bool		leaf;
+
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		cb_page_check(rel, blkno, page);
+		leaf = CbPageIsLeaf(page);
+		first = CbPageFirstItem(page);
+		if (!leaf && PageGetMaxOffsetNumber(page) == first)
+			child = BTreeTupleGetDownLink(CbPageGetTuple(page, first));
+		UnlockReleaseBuffer(buf);
+		if (leaf)
+			return blkno;
+		if (child == InvalidBlockNumber)
+			return InvalidBlockNumber;
+		blkno = child;
+	}
+}
+
+/* The only child of the parent now, or InvalidBlockNumber. */
+static BlockNumber
+cb_unlink_only_child(Page parent)
+{
+	OffsetNumber first = CbPageFirstItem(parent);
+
+	if (PageGetMaxOffsetNumber(parent) != first)
+		return InvalidBlockNumber;
+	return BTreeTupleGetDownLink(CbPageGetTuple(parent, first));
+}
+
+/* Counts the deleted pages, and keeps some of them in mind. */
+static void
+cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
+{
+	for (int i = 0; i < plan->npages; i++)
+	{
+		unlinker->stats->pages_newly_deleted++;
+		if (plan->page[i] <= unlinker->scan_blkno)
+			unlinker->stats->pages_deleted++;
+		if (unlinker->nremembered < CB_UNLINK_REMEMBERED)
+			unlinker->remembered[unlinker->nremembered++] = plan->page[i];
+	}
+}
+
+/*
+ * One attempt.  *more: the next leaf to try, if done, as it has no siblings
+ * any more; else InvalidBlockNumber.
+ */
+static CbUnlinkResult
+cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber *more)
+{
+	Relation	rel = unlinker->rel;
+	CbUnlinkPlan plan;
+	CbUnlinkPages pages;
+	CbUnlinkResult result;
+	Buffer		incomplete;
+
+	*more = InvalidBlockNumber;
+	if (!cb_unlink_plan(unlinker, leaf, &plan))
+		return CB_UNLINK_NOT;
+	CB_TEST_POINT("unlink-planned");
+	cb_unlink_lock(rel, &plan, &pages);
+
+	incomplete = cb_unlink_find_incomplete(&pages);
+	if (BufferIsValid(incomplete))
+	{
+		cb_unlink_release(&pages, incomplete);
+		cb_tree_finish_split(&unlinker->kd, incomplete);
+		return CB_UNLINK_AGAIN;
+	}
+	result = cb_unlink_check(&pages);
+	if (result == CB_UNLINK_DONE)
+	{
+		cb_unlink_pages(rel, &pages);
+		cb_unlink_remember(unlinker, &plan);
+		*more = cb_unlink_only_child(BufferGetPage(pages.parent));
+	}
+	cb_unlink_release(&pages, InvalidBuffer);
+	if (*more != InvalidBlockNumber)
+		*more = cb_unlink_follow_single(rel, *more);
+	return result;
+}
+
+/*
+ * Delete the leaf if it is empty and can go, and with it leaves that become
+ * able to go.  scan_blkno: how far the pass has come, for the statistics.  The
+ * caller holds no lock on a page.
+ */
+void
+cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber scan_blkno)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(unlinker->cxt);
+	int			tries = 0;
+
+	unlinker->scan_blkno = scan_blkno;
+	while (leaf != InvalidBlockNumber)
+	{
+		BlockNumber more;
+		CbUnlinkResult result = cb_unlink_try(unlinker, leaf, &more);
+
+		MemoryContextReset(unlinker->cxt);
+		CHECK_FOR_INTERRUPTS();
+		if (result == CB_UNLINK_AGAIN && ++tries < CB_UNLINK_TRIES)
+			continue;
+		leaf = more;
+		tries = 0;
+	}
+	MemoryContextSwitchTo(oldcxt);
+}
+
+CbUnlinker *
+cb_tree_unlink_begin(Relation rel, IndexBulkDeleteResult *stats)
+{
+	CbUnlinker *unlinker = palloc0(sizeof(CbUnlinker));
+
+	unlinker->rel = rel;
+	unlinker->stats = stats;
+	unlinker->cxt = AllocSetContextCreate(CurrentMemoryContext,
+										  "cache_batch unlink",
+										  ALLOCSET_DEFAULT_SIZES);
+	cb_key_init(&unlinker->kd, rel);
+	return unlinker;
+}
+
+/*
+ * Pages deleted by this pass may already be free, where transactions begin
+ * and end quickly; else a later VACUUM finds them.  tail: of the journal.
+ */
+void
+cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail)
+{
+	Relation	rel = unlinker->rel;
+
+	/* brings the horizon up to date */
+	if (unlinker->nremembered > 0)
+		(void) GetOldestNonRemovableTransactionId(NULL);
+	for (int i = 0; i < unlinker->nremembered; i++)
+	{
+		Buffer		buf = ReadBuffer(rel, unlinker->remembered[i]);
+
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		if (cb_tree_page_is_free(BufferGetPage(buf), tail))
+		{
+			RecordFreeIndexPage(rel, unlinker->remembered[i]);
+			unlinker->stats->pages_free++;
+		}
+		UnlockReleaseBuffer(buf);
+	}
+	MemoryContextDelete(unlinker->cxt);
+	pfree(unlinker);
+}
