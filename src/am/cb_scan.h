@@ -128,7 +128,12 @@ extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
 							ScanDirection dir);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
+extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,
+									 const char *detail) pg_attribute_noreturn();
 extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
+
+/* cb_kill.c */
+extern void cb_kill_items(IndexScanDesc scan);
 
 #endif							/* CB_SCAN_H */

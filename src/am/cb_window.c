@@ -26,54 +26,11 @@
  */
 #include "postgres.h"
 
-#include "am/cb_scan.h"
+#include "am/cb_merge.h"
 #include "flush/cb_flush.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-
-typedef enum CbSourceKind
-{
-	CB_SOURCE_BASE,
-	CB_SOURCE_LEAF,
-	CB_SOURCE_RUN,
-	CB_SOURCE_CHUNK
-} CbSourceKind;
-
-/*
- * One sorted input of the merge.  cur is the place of head: an ordinal of the
- * leaf's base, an offset of the leaf copy, or an index of the run's entries
- * or of the chunk's order.  It moves by the merge's step and is used up at
- * end.
- */
-typedef struct CbSource
-{
-	CbSourceKind kind;
-	CbRun	   *run;
-	int			run_no;			/* index in CbUpper */
-	const CbChunk *chunk;
-	CbChunkRange range;			/* places of the chunk's entries */
-	int			first;
-	int			cur;
-	int			end;
-	IndexTuple	head;
-	bool		head_dead;		/* head is marked dead: not to be returned */
-} CbSource;
-
-#define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
-
-#define CB_MERGE_MAX	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + 2)
-
-typedef struct CbMerge
-{
-	int			step;			/* 1 forward, -1 backward */
-	const CbCut *far;			/* where the window ends */
-	int			nsources;
-	CbSource	sources[CB_MERGE_MAX];
-	int			nordered;
-	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
-	CbLeafTuple base_head;		/* the head of the base */
-} CbMerge;
 
 /*
  * An upper level.  copy: called before each leaf is read, makes what the
@@ -103,7 +60,7 @@ static const CbUpperLevel cb_window_levels[] = {
 	{cb_window_copy_journal, cb_window_open_runs},
 };
 
-static void
+void
 cb_window_report_corrupt(Relation rel, BlockNumber blkno, const char *detail)
 {
 	ereport(ERROR,
@@ -514,309 +471,11 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 	window->clipped = cb_window_clip(so, far, forward);
 }
 
-/*
- * Must the leaf's entries be compared with the far cut?  Going forward it is
- * the leaf's own high key, unless the window was clipped.  Going backward the
- * leaf may have taken over the range of its left neighbour, or a part of it,
- * since the page was read that led to it and told its lower bound.
- */
-static inline bool
-cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
-{
-#ifdef CB_MUTATE_A11_BOUNDS
-	return false;
-#endif
-	return merge->step < 0 || so->cur->clipped;
-}
+/* ---------- windows ---------- */
 
-/* Adds the leaf's plain entries between the window's cuts. */
+/* Opens all levels between the window's cuts. */
 static void
-cb_window_open_plain(CbScanOpaque so, CbMerge *merge)
-{
-	Page		page = (Page) so->cur->leaf.data;
-	ScanDirection dir = (ScanDirection) merge->step;
-	bool		forward = merge->step > 0;
-	CbSource   *source = &merge->sources[merge->nsources++];
-	int			end = forward ? PageGetMaxOffsetNumber(page) + 1 :
-		CbPageFirstPlain(page);
-
-	if (cb_merge_ends_inside(so, merge))
-		end = cb_tree_search_page(&so->kd, merge->far, page, dir);
-	source->kind = CB_SOURCE_LEAF;
-	source->cur = cb_tree_search_page(&so->kd, &so->pos.cut, page, dir);
-	source->end = end;
-	if (!forward)
-	{
-		source->cur--;
-		source->end--;
-	}
-}
-
-/* Is entry i of the leaf's base left of the cut? */
-static bool
-cb_window_base_is_left(CbScanOpaque so, CbMerge *merge, const CbCut *cut, int i)
-{
-	IndexTuple	itup = cb_leaf_read(&so->cur->reader, i, &merge->base_head);
-
-	if (itup == NULL)
-		cb_window_report_corrupt(so->kd.rel, so->cur->blkno,
-								 "The leaf's base is damaged.");
-	return cb_key_compare_cut(&so->kd, cut, itup) <= 0;
-}
-
-/* How many entries of the leaf's base lie left of the cut: blocks first. */
-static int
-cb_window_search_base(CbScanOpaque so, CbMerge *merge, const CbCut *cut)
-{
-	const CbPackReader *base = &so->cur->reader.base;
-	int			first = 0;
-	int			last = cb_pack_nblocks(base->blob);
-	int			low;
-	int			high;
-
-	while (first < last)
-	{
-		int			mid = first + (last - first) / 2;
-
-		if (cb_window_base_is_left(so, merge, cut,
-								   cb_pack_block_start(base, mid)))
-			first = mid + 1;
-		else
-			last = mid;
-	}
-	if (first == 0)
-		return 0;
-	low = cb_pack_block_start(base, first - 1) + 1;
-	high = cb_pack_block_start(base, first);
-	while (low < high)
-	{
-		int			mid = low + (high - low) / 2;
-
-		if (cb_window_base_is_left(so, merge, cut, mid))
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
-/* The same for the leaf's base. */
-static void
-cb_window_open_base(CbScanOpaque so, CbMerge *merge)
-{
-	CbSource   *source;
-	bool		forward = merge->step > 0;
-	int			end = forward ? so->cur->reader.nbase : 0;
-
-	if (so->cur->reader.nbase == 0)
-		return;
-	if (cb_merge_ends_inside(so, merge))
-		end = cb_window_search_base(so, merge, merge->far);
-	source = &merge->sources[merge->nsources++];
-	source->kind = CB_SOURCE_BASE;
-	source->cur = cb_window_search_base(so, merge, &so->pos.cut);
-	source->end = end;
-	if (!forward)
-	{
-		source->cur--;
-		source->end--;
-	}
-}
-
-/* The tuple of an item of the leaf copy, once it is known to lie within. */
-static IndexTuple
-cb_window_get_leaf_tuple(IndexScanDesc scan, Page page, OffsetNumber off)
-{
-	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-	ItemId		item = PageGetItemId(page, off);
-
-	if (!ItemIdHasStorage(item) ||
-		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
-		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
-		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item))
-		cb_window_report_corrupt(scan->indexRelation, window->blkno,
-								 "A line pointer is not valid.");
-	return (IndexTuple) PageGetItem(page, item);
-}
-
-/* ---------- merge ---------- */
-
-static inline IndexTuple
-cb_source_entry(const CbSource *source, int i)
-{
-	const CbChunkRange *range = &source->range;
-
-	return (IndexTuple) cb_chunk_at(source->chunk,
-									range->order[i * range->stride]);
-}
-
-/*
- * Is the entry of a chunk the same as the one before it?  A publication that
- * fails half-way is done again as a whole, so a chunk can hold one twice.
- */
-static inline bool
-cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
-					 const CbSource *source)
-{
-	IndexTuple	entry;
-	IndexTuple	last;
-
-#ifdef CB_MUTATE_A15_REPEATED
-	return false;
-#endif
-	if (source->cur == source->first)
-		return false;
-	entry = cb_source_entry(source, source->cur);
-	last = cb_source_entry(source, source->cur - merge->step);
-	return ItemPointerEquals(&entry->t_tid, &last->t_tid) &&
-		cb_key_compare(&so->kd, entry, last) == 0;
-}
-
-/* Is an entry beyond the near cut left of the far one, as the scan goes? */
-static inline bool
-cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
-{
-	int			cmp = cb_key_compare_cut(&so->kd, merge->far, entry);
-
-	return merge->step > 0 ? cmp <= 0 : cmp > 0;
-}
-
-/*
- * Sets the head of a source of the leaf from cur; false: it is marked dead
- * and to be skipped.  The leftmost of its source stays, though, when going
- * backward: it can end the scan.
- */
-static bool
-cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
-{
-	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-	Page		page = (Page) window->leaf.data;
-	bool		base = source->kind == CB_SOURCE_BASE;
-	Size		len;
-
-	source->head_dead = scan->ignore_killed_tuples &&
-		(base ? cb_pack_is_dead(cb_leaf_blob(page, &len), source->cur) :
-		 ItemIdIsDead(PageGetItemId(page, source->cur)));
-	if (source->head_dead &&
-		(merge->step > 0 || source->cur != source->end + 1))
-		return false;
-	source->head = base ?
-		cb_leaf_read(&window->reader, source->cur, &merge->base_head) :
-		cb_window_get_leaf_tuple(scan, page, source->cur);
-	if (source->head == NULL)
-		cb_window_report_corrupt(scan->indexRelation, window->blkno,
-								 "The leaf's base is damaged.");
-	return true;
-}
-
-/*
- * Moves a source, from cur on, to its first entry that counts: at a journal
- * position not below the tail; in a leaf, not marked dead.  False if the
- * source is used up.
- */
-static bool
-cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
-{
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-
-	for (; source->cur != source->end; source->cur += merge->step)
-	{
-		if (source->kind == CB_SOURCE_CHUNK)
-		{
-			if (cb_merge_is_repeated(so, merge, source))
-				continue;
-			source->head = cb_source_entry(source, source->cur);
-			source->head_dead = false;
-			return !source->range.open ||
-				cb_merge_is_inside(so, merge, source->head);
-		}
-		if (source->kind == CB_SOURCE_RUN)
-		{
-			CbSortEntry *entry = &source->run->entries[source->cur];
-
-			if (entry->pos < so->upper->tail)
-				continue;
-			source->head = entry->itup;
-			source->head_dead = false;
-			return true;
-		}
-		if (cb_merge_settle_leaf(scan, merge, source))
-			return true;
-	}
-	return false;
-}
-
-/* Which of two equal entries stays: the leaf's, unless it is marked dead. */
-static inline int
-cb_merge_rank(const CbSource *source)
-{
-	if (CbSourceIsUpper(source))
-		return 1;
-	return source->head_dead ? 2 : 0;
-}
-
-/*
- * Puts a source that has a head among the others.  Where two have the same
- * entry, one of them goes on to its next.
- */
-static void
-cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
-{
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	int			i;
-
-	for (i = 0; i < merge->nordered; i++)
-	{
-		CbSource   *other = merge->ordered[i];
-		int			cmp = cb_key_compare(&so->kd, source->head, other->head);
-
-#ifdef CB_MUTATE_A15_DUPLICATE
-		if (cmp == 0)
-			break;
-#endif
-		if (cmp * merge->step < 0)
-			break;
-		if (cmp != 0)
-			continue;
-
-		if (cb_merge_rank(source) < cb_merge_rank(other))
-		{
-			merge->ordered[i] = source;
-			source = other;
-		}
-		source->cur += merge->step;
-		if (!cb_merge_settle(scan, merge, source))
-			return;
-	}
-
-	memmove(&merge->ordered[i + 1], &merge->ordered[i],
-			(merge->nordered - i) * sizeof(CbSource *));
-	merge->ordered[i] = source;
-	merge->nordered++;
-}
-
-/* Takes the first source's head out of the merge. */
-static void
-cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
-{
-	CbSource   *source = merge->ordered[0];
-
-	bool		has_more;
-
-	source->cur += merge->step;
-	has_more = cb_merge_settle(scan, merge, source);
-	if (has_more && merge->nordered == 1)
-		return;
-
-	merge->nordered--;
-	memmove(&merge->ordered[0], &merge->ordered[1],
-			merge->nordered * sizeof(CbSource *));
-	if (has_more)
-		cb_merge_place(scan, merge, source);
-}
-
-static void
-cb_merge_open(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
+cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
@@ -826,22 +485,13 @@ cb_merge_open(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	merge->far = forward ? &window->hi.cut : &window->lo.cut;
 	merge->nsources = 0;
 	merge->nordered = 0;
-
 	for (int i = 0; i < lengthof(cb_window_levels); i++)
 		cb_window_levels[i].open(so, merge,
 								 forward ? &window->lo : &window->hi,
 								 forward ? &window->hi : &window->lo);
-	cb_window_open_base(so, merge);
-	cb_window_open_plain(so, merge);
-
-	for (int i = 0; i < merge->nsources; i++)
-	{
-		if (cb_merge_settle(scan, merge, &merge->sources[i]))
-			cb_merge_place(scan, merge, &merge->sources[i]);
-	}
+	cb_merge_open_leaf(so, merge);
+	cb_merge_start(scan, merge);
 }
-
-/* ---------- windows ---------- */
 
 /* A window without contents, for the life of the scan. */
 static CbWindow *
@@ -1014,7 +664,7 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	cb_window_read_leaf(scan, dir);
 	CB_TEST_POINT("scan-leaf-read");
 #endif
-	cb_merge_open(scan, &merge, dir);
+	cb_window_open_merge(scan, &merge, dir);
 	return cb_window_fill(scan, &merge, dir);
 }
 
@@ -1125,127 +775,6 @@ cb_window_next(IndexScanDesc scan, ScanDirection dir)
 /* ---------- leaving a window ---------- */
 
 /*
- * Marks dead the leaf's plain entry with this TID, at the offset or right of
- * it: it can have moved right since the leaf was copied.
- */
-static bool
-cb_window_kill_plain(Page page, OffsetNumber off, ItemPointer tid)
-{
-	for (off = Max(off, CbPageFirstPlain(page));
-		 off <= PageGetMaxOffsetNumber(page);
-		 off++)
-	{
-		ItemId		item = PageGetItemId(page, off);
-
-#ifndef CB_MUTATE_U14_ORDINAL
-		if (!ItemPointerEquals(&((IndexTuple) PageGetItem(page, item))->t_tid,
-							   tid))
-			continue;
-#endif
-		if (ItemIdIsDead(item))
-			return false;
-		ItemIdMarkDead(item);
-		return true;
-	}
-	return false;
-}
-
-/* The same for an entry of its base. */
-static bool
-cb_window_kill_base(Page page, int ordinal, ItemPointer tid)
-{
-	CbLeaf		leaf;
-	Size		len;
-
-	if (!cb_leaf_open(&leaf, page))
-		return false;
-	for (int i = ordinal; i < leaf.nbase; i++)
-	{
-		ItemPointerData found;
-
-		cb_leaf_read_tid(&leaf, i, &found);
-#ifndef CB_MUTATE_U14_ORDINAL
-		if (!ItemPointerEquals(&found, tid))
-			continue;
-#endif
-		return cb_pack_set_dead(cb_leaf_blob(page, &len), i);
-	}
-	return false;
-}
-
-/*
- * The leaf, pinned and share-locked, if its items with the TIDs of the window
- * are still the same entries: the pin was held, or the page has not changed.
- */
-static Buffer
-cb_window_lock_leaf_again(IndexScanDesc scan)
-{
-	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-	Relation	rel = scan->indexRelation;
-	Buffer		buf = window->buf;
-
-	if (BufferIsValid(buf))
-	{
-		IncrBufferRefCount(buf);
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		return buf;
-	}
-
-	/* LSNs tell nothing here */
-	if (!RelationNeedsWAL(rel))
-		return InvalidBuffer;
-
-	buf = ReadBuffer(rel, window->blkno);
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-#ifdef CB_MUTATE_A12_LSN
-	return buf;
-#endif
-	if (BufferGetLSNAtomic(buf) == window->lsn)
-		return buf;
-	UnlockReleaseBuffer(buf);
-	return InvalidBuffer;
-}
-
-/* Sets the dead bits, which are hints, of the items found dead. */
-static void
-cb_window_kill_items(IndexScanDesc scan)
-{
-	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-	Buffer		buf;
-	Page		page;
-	bool		changed = false;
-
-	if (window->nkilled == 0)
-		return;
-	buf = cb_window_lock_leaf_again(scan);
-	if (!BufferIsValid(buf))
-	{
-		window->nkilled = 0;
-		return;
-	}
-
-	page = BufferGetPage(buf);
-	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page))
-	{
-		for (int i = 0; i < window->nkilled; i++)
-		{
-			CbScanItem *item = &window->items[window->killed[i]];
-
-			changed |= item->origin == CB_ITEM_BASE ?
-				cb_window_kill_base(page, item->number, &item->itup->t_tid) :
-				cb_window_kill_plain(page, item->number, &item->itup->t_tid);
-		}
-	}
-	if (changed)
-	{
-		CbPageGetOpaque(page)->flags |= CBP_HAS_GARBAGE;
-		MarkBufferDirtyHint(buf, true);
-	}
-	UnlockReleaseBuffer(buf);
-	window->nkilled = 0;
-}
-
-/*
  * Leaves the current window: sets its kill hints and gives up its pin.  A
  * window that holds the mark is set aside, without pin; so->cur is another
  * one then.
@@ -1259,7 +788,7 @@ cb_window_leave(IndexScanDesc scan)
 	if (window == NULL || !window->valid)
 		return;
 
-	cb_window_kill_items(scan);
+	cb_kill_items(scan);
 	if (BufferIsValid(window->buf))
 	{
 		ReleaseBuffer(window->buf);

@@ -36,101 +36,102 @@ cb_rmgr_redo(XLogReaderState *record)
 	cb_redo_functions[info >> 4] (record);
 }
 
+/* Pages of the journal, and pages that come and go. */
+static void
+cb_rmgr_desc_space(StringInfo buf, uint8 info, char *rec)
+{
+	if (info == XLOG_CB_JOURNAL_APPEND)
+	{
+		xl_cb_journal_append *xlrec = (xl_cb_journal_append *) rec;
+
+		appendStringInfo(buf, "seq " UINT64_FORMAT "%s", xlrec->seq,
+						 xlrec->is_new ? ", new page" : "");
+	}
+	else if (info == XLOG_CB_JOURNAL_TRUNCATE)
+	{
+		xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) rec;
+
+		appendStringInfo(buf, "tail " UINT64_FORMAT "/%u, block %u",
+						 CbPosSeq(xlrec->tail), CbPosOff(xlrec->tail),
+						 xlrec->tail_block);
+	}
+	else if (info == XLOG_CB_UNLINK)
+	{
+		xl_cb_unlink *xlrec = (xl_cb_unlink *) rec;
+
+		appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u",
+						 xlrec->npages, xlrec->offset,
+						 EpochFromFullTransactionId(xlrec->safexid),
+						 XidFromFullTransactionId(xlrec->safexid));
+	}
+	else if (info == XLOG_CB_REUSE_PAGE)
+	{
+		xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) rec;
+
+		appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u",
+						 xlrec->node.spcNode, xlrec->node.dbNode,
+						 xlrec->node.relNode, xlrec->block,
+						 EpochFromFullTransactionId(xlrec->safexid),
+						 XidFromFullTransactionId(xlrec->safexid));
+	}
+}
+
+/* What changes the entries of a leaf. */
+static void
+cb_rmgr_desc_leaf(StringInfo buf, uint8 info, char *rec)
+{
+	if (info == XLOG_CB_VACUUM_LEAF)
+	{
+		xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) rec;
+
+		appendStringInfo(buf, "nitems %u, nordinals %u",
+						 xlrec->nitems, xlrec->nordinals);
+	}
+	else if (info == XLOG_CB_LEAF_PACK)
+	{
+		xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) rec;
+
+		appendStringInfo(buf, "nplain %u, nnew %u",
+						 xlrec->nplain, xlrec->nnew);
+	}
+	else if (info == XLOG_CB_SHARE)
+	{
+		xl_cb_share *xlrec = (xl_cb_share *) rec;
+
+		appendStringInfo(buf, "nleaves %u, off %u",
+						 xlrec->nleaves, xlrec->off);
+	}
+}
+
 static void
 cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 {
+	uint8		info = XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK;
 	char	   *rec = XLogRecGetData(record);
 
-	switch (XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK)
+	if (info == XLOG_CB_LEAF_BATCH || info == XLOG_CB_INTERNAL_INSERT)
 	{
-		case XLOG_CB_JOURNAL_APPEND:
-			{
-				xl_cb_journal_append *xlrec = (xl_cb_journal_append *) rec;
+		xl_cb_insert *xlrec = (xl_cb_insert *) rec;
 
-				appendStringInfo(buf, "seq " UINT64_FORMAT "%s", xlrec->seq,
-								 xlrec->is_new ? ", new page" : "");
-				break;
-			}
-		case XLOG_CB_JOURNAL_TRUNCATE:
-			{
-				xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) rec;
-
-				appendStringInfo(buf, "tail " UINT64_FORMAT "/%u, block %u",
-								 CbPosSeq(xlrec->tail), CbPosOff(xlrec->tail),
-								 xlrec->tail_block);
-				break;
-			}
-		case XLOG_CB_LEAF_BATCH:
-		case XLOG_CB_INTERNAL_INSERT:
-			{
-				xl_cb_insert *xlrec = (xl_cb_insert *) rec;
-
-				appendStringInfo(buf, "nitems %u, nchildren %u",
-								 xlrec->nitems, xlrec->nchildren);
-				break;
-			}
-		case XLOG_CB_SPLIT:
-			{
-				xl_cb_split *xlrec = (xl_cb_split *) rec;
-
-				appendStringInfo(buf, "level %u, nnew %u, nchildren %u",
-								 xlrec->level, xlrec->nnew, xlrec->nchildren);
-				break;
-			}
-		case XLOG_CB_NEWROOT:
-			{
-				xl_cb_newroot *xlrec = (xl_cb_newroot *) rec;
-
-				appendStringInfo(buf, "root %u, level %u, nchildren %u",
-								 xlrec->root, xlrec->level, xlrec->nchildren);
-				break;
-			}
-		case XLOG_CB_VACUUM_LEAF:
-			{
-				xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) rec;
-
-				appendStringInfo(buf, "nitems %u, nordinals %u",
-								 xlrec->nitems, xlrec->nordinals);
-				break;
-			}
-		case XLOG_CB_LEAF_PACK:
-			{
-				xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) rec;
-
-				appendStringInfo(buf, "nplain %u, nnew %u",
-								 xlrec->nplain, xlrec->nnew);
-				break;
-			}
-		case XLOG_CB_SHARE:
-			{
-				xl_cb_share *xlrec = (xl_cb_share *) rec;
-
-				appendStringInfo(buf, "nleaves %u, off %u",
-								 xlrec->nleaves, xlrec->off);
-				break;
-			}
-		case XLOG_CB_UNLINK:
-			{
-				xl_cb_unlink *xlrec = (xl_cb_unlink *) rec;
-
-				appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u",
-								 xlrec->npages, xlrec->offset,
-								 EpochFromFullTransactionId(xlrec->safexid),
-								 XidFromFullTransactionId(xlrec->safexid));
-				break;
-			}
-		case XLOG_CB_REUSE_PAGE:
-			{
-				xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) rec;
-
-				appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u",
-								 xlrec->node.spcNode, xlrec->node.dbNode,
-								 xlrec->node.relNode, xlrec->block,
-								 EpochFromFullTransactionId(xlrec->safexid),
-								 XidFromFullTransactionId(xlrec->safexid));
-				break;
-			}
+		appendStringInfo(buf, "nitems %u, nchildren %u",
+						 xlrec->nitems, xlrec->nchildren);
 	}
+	else if (info == XLOG_CB_SPLIT)
+	{
+		xl_cb_split *xlrec = (xl_cb_split *) rec;
+
+		appendStringInfo(buf, "level %u, nnew %u, nchildren %u",
+						 xlrec->level, xlrec->nnew, xlrec->nchildren);
+	}
+	else if (info == XLOG_CB_NEWROOT)
+	{
+		xl_cb_newroot *xlrec = (xl_cb_newroot *) rec;
+
+		appendStringInfo(buf, "root %u, level %u, nchildren %u",
+						 xlrec->root, xlrec->level, xlrec->nchildren);
+	}
+	cb_rmgr_desc_space(buf, info, rec);
+	cb_rmgr_desc_leaf(buf, info, rec);
 }
 
 static const char *

@@ -1,0 +1,335 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_merge.c
+ *	  Merging the levels of a window, in scan order.
+ *
+ * Sources are the leaf's base and its plain entries, which are opened here,
+ * and what the upper levels add.  Each is in order; of equal entries of two
+ * sources one is returned.  No lock is held; comparison functions run.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_merge.h"
+
+/* ---------- the leaf ---------- */
+
+/*
+ * Must the leaf's entries be compared with the far cut?  Going forward it is
+ * the leaf's own high key, unless the window was clipped.  Going backward the
+ * leaf may have taken over the range of its left neighbour, or a part of it,
+ * since the page was read that led to it and told its lower bound.
+ */
+static inline bool
+cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
+{
+#ifdef CB_MUTATE_A11_BOUNDS
+	return false;
+#endif
+	return merge->step < 0 || so->cur->clipped;
+}
+
+/* Adds the leaf's plain entries between the window's cuts. */
+static void
+cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
+{
+	Page		page = (Page) so->cur->leaf.data;
+	ScanDirection dir = (ScanDirection) merge->step;
+	bool		forward = merge->step > 0;
+	CbSource   *source = &merge->sources[merge->nsources++];
+	int			end = forward ? PageGetMaxOffsetNumber(page) + 1 :
+		CbPageFirstPlain(page);
+
+	if (cb_merge_ends_inside(so, merge))
+		end = cb_tree_search_page(&so->kd, merge->far, page, dir);
+	source->kind = CB_SOURCE_LEAF;
+	source->cur = cb_tree_search_page(&so->kd, &so->pos.cut, page, dir);
+	source->end = end;
+	if (!forward)
+	{
+		source->cur--;
+		source->end--;
+	}
+}
+
+/* Is entry i of the leaf's base left of the cut? */
+static bool
+cb_merge_base_is_left(CbScanOpaque so, CbMerge *merge, const CbCut *cut, int i)
+{
+	IndexTuple	itup = cb_leaf_read(&so->cur->reader, i, &merge->base_head);
+
+	if (itup == NULL)
+		cb_window_report_corrupt(so->kd.rel, so->cur->blkno,
+								 "The leaf's base is damaged.");
+	return cb_key_compare_cut(&so->kd, cut, itup) <= 0;
+}
+
+/* How many entries of the leaf's base lie left of the cut: blocks first. */
+static int
+cb_merge_search_base(CbScanOpaque so, CbMerge *merge, const CbCut *cut)
+{
+	const CbPackReader *base = &so->cur->reader.base;
+	int			first = 0;
+	int			last = cb_pack_nblocks(base->blob);
+	int			low;
+	int			high;
+
+	while (first < last)
+	{
+		int			mid = first + (last - first) / 2;
+
+		if (cb_merge_base_is_left(so, merge, cut,
+								   cb_pack_block_start(base, mid)))
+			first = mid + 1;
+		else
+			last = mid;
+	}
+	if (first == 0)
+		return 0;
+	low = cb_pack_block_start(base, first - 1) + 1;
+	high = cb_pack_block_start(base, first);
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (cb_merge_base_is_left(so, merge, cut, mid))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* The same for the leaf's base. */
+static void
+cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
+{
+	CbSource   *source;
+	bool		forward = merge->step > 0;
+	int			end = forward ? so->cur->reader.nbase : 0;
+
+	if (so->cur->reader.nbase == 0)
+		return;
+	if (cb_merge_ends_inside(so, merge))
+		end = cb_merge_search_base(so, merge, merge->far);
+	source = &merge->sources[merge->nsources++];
+	source->kind = CB_SOURCE_BASE;
+	source->cur = cb_merge_search_base(so, merge, &so->pos.cut);
+	source->end = end;
+	if (!forward)
+	{
+		source->cur--;
+		source->end--;
+	}
+}
+
+void
+cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
+{
+	cb_merge_open_base(so, merge);
+	cb_merge_open_plain(so, merge);
+}
+
+/* The tuple of an item of the leaf copy, once it is known to lie within. */
+static IndexTuple
+cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	ItemId		item = PageGetItemId(page, off);
+
+	if (!ItemIdHasStorage(item) ||
+		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
+		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
+		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item))
+		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+								 "A line pointer is not valid.");
+	return (IndexTuple) PageGetItem(page, item);
+}
+
+/* ---------- heads ---------- */
+
+static inline IndexTuple
+cb_source_entry(const CbSource *source, int i)
+{
+	const CbChunkRange *range = &source->range;
+
+	return (IndexTuple) cb_chunk_at(source->chunk,
+									range->order[i * range->stride]);
+}
+
+/*
+ * Is the entry of a chunk the same as the one before it?  A publication that
+ * fails half-way is done again as a whole, so a chunk can hold one twice.
+ */
+static inline bool
+cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
+					 const CbSource *source)
+{
+	IndexTuple	entry;
+	IndexTuple	last;
+
+#ifdef CB_MUTATE_A15_REPEATED
+	return false;
+#endif
+	if (source->cur == source->first)
+		return false;
+	entry = cb_source_entry(source, source->cur);
+	last = cb_source_entry(source, source->cur - merge->step);
+	return ItemPointerEquals(&entry->t_tid, &last->t_tid) &&
+		cb_key_compare(&so->kd, entry, last) == 0;
+}
+
+/* Is an entry beyond the near cut left of the far one, as the scan goes? */
+static inline bool
+cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
+{
+	int			cmp = cb_key_compare_cut(&so->kd, merge->far, entry);
+
+	return merge->step > 0 ? cmp <= 0 : cmp > 0;
+}
+
+/*
+ * Sets the head of a source of the leaf from cur; false: it is marked dead
+ * and to be skipped.  The leftmost of its source stays, though, when going
+ * backward: it can end the scan.
+ */
+static bool
+cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	Page		page = (Page) window->leaf.data;
+	bool		base = source->kind == CB_SOURCE_BASE;
+	Size		len;
+
+	source->head_dead = scan->ignore_killed_tuples &&
+		(base ? cb_pack_is_dead(cb_leaf_blob(page, &len), source->cur) :
+		 ItemIdIsDead(PageGetItemId(page, source->cur)));
+	if (source->head_dead &&
+		(merge->step > 0 || source->cur != source->end + 1))
+		return false;
+	source->head = base ?
+		cb_leaf_read(&window->reader, source->cur, &merge->base_head) :
+		cb_merge_get_plain(scan, page, source->cur);
+	if (source->head == NULL)
+		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+								 "The leaf's base is damaged.");
+	return true;
+}
+
+/*
+ * Moves a source, from cur on, to its first entry that counts: at a journal
+ * position not below the tail; in a leaf, not marked dead.  False if the
+ * source is used up.
+ */
+static bool
+cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	for (; source->cur != source->end; source->cur += merge->step)
+	{
+		if (source->kind == CB_SOURCE_CHUNK)
+		{
+			if (cb_merge_is_repeated(so, merge, source))
+				continue;
+			source->head = cb_source_entry(source, source->cur);
+			source->head_dead = false;
+			return !source->range.open ||
+				cb_merge_is_inside(so, merge, source->head);
+		}
+		if (source->kind == CB_SOURCE_RUN)
+		{
+			CbSortEntry *entry = &source->run->entries[source->cur];
+
+			if (entry->pos < so->upper->tail)
+				continue;
+			source->head = entry->itup;
+			source->head_dead = false;
+			return true;
+		}
+		if (cb_merge_settle_leaf(scan, merge, source))
+			return true;
+	}
+	return false;
+}
+
+/* Which of two equal entries stays: the leaf's, unless it is marked dead. */
+static inline int
+cb_merge_rank(const CbSource *source)
+{
+	if (CbSourceIsUpper(source))
+		return 1;
+	return source->head_dead ? 2 : 0;
+}
+
+/*
+ * Puts a source that has a head among the others.  Where two have the same
+ * entry, one of them goes on to its next.
+ */
+static void
+cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	int			i;
+
+	for (i = 0; i < merge->nordered; i++)
+	{
+		CbSource   *other = merge->ordered[i];
+		int			cmp = cb_key_compare(&so->kd, source->head, other->head);
+
+#ifdef CB_MUTATE_A15_DUPLICATE
+		if (cmp == 0)
+			break;
+#endif
+		if (cmp * merge->step < 0)
+			break;
+		if (cmp != 0)
+			continue;
+
+		if (cb_merge_rank(source) < cb_merge_rank(other))
+		{
+			merge->ordered[i] = source;
+			source = other;
+		}
+		source->cur += merge->step;
+		if (!cb_merge_settle(scan, merge, source))
+			return;
+	}
+
+	memmove(&merge->ordered[i + 1], &merge->ordered[i],
+			(merge->nordered - i) * sizeof(CbSource *));
+	merge->ordered[i] = source;
+	merge->nordered++;
+}
+
+/* Takes the first source's head out of the merge. */
+void
+cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
+{
+	CbSource   *source = merge->ordered[0];
+
+	bool		has_more;
+
+	source->cur += merge->step;
+	has_more = cb_merge_settle(scan, merge, source);
+	if (has_more && merge->nordered == 1)
+		return;
+
+	merge->nordered--;
+	memmove(&merge->ordered[0], &merge->ordered[1],
+			merge->nordered * sizeof(CbSource *));
+	if (has_more)
+		cb_merge_place(scan, merge, source);
+}
+
+/* Puts the sources that have entries in order. */
+void
+cb_merge_start(IndexScanDesc scan, CbMerge *merge)
+{
+	for (int i = 0; i < merge->nsources; i++)
+	{
+		if (cb_merge_settle(scan, merge, &merge->sources[i]))
+			cb_merge_place(scan, merge, &merge->sources[i]);
+	}
+}

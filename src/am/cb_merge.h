@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_merge.h
+ *	  The merge of a window's levels, shared by the scan files only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_MERGE_H
+#define CB_MERGE_H
+
+#include "am/cb_scan.h"
+
+typedef enum CbSourceKind
+{
+	CB_SOURCE_BASE,
+	CB_SOURCE_LEAF,
+	CB_SOURCE_RUN,
+	CB_SOURCE_CHUNK
+} CbSourceKind;
+
+/*
+ * One sorted input of the merge.  cur is the place of head: an ordinal of the
+ * leaf's base, an offset of the leaf copy, or an index of the run's entries
+ * or of the chunk's order.  It moves by the merge's step and is used up at
+ * end.
+ */
+typedef struct CbSource
+{
+	CbSourceKind kind;
+	CbRun	   *run;
+	int			run_no;			/* index in CbUpper */
+	const CbChunk *chunk;
+	CbChunkRange range;			/* places of the chunk's entries */
+	int			first;
+	int			cur;
+	int			end;
+	IndexTuple	head;
+	bool		head_dead;		/* head is marked dead: not to be returned */
+} CbSource;
+
+#define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
+
+#define CB_MERGE_MAX	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + 2)
+
+typedef struct CbMerge
+{
+	int			step;			/* 1 forward, -1 backward */
+	const CbCut *far;			/* where the window ends */
+	int			nsources;
+	CbSource	sources[CB_MERGE_MAX];
+	int			nordered;
+	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
+	CbLeafTuple base_head;		/* the head of the base */
+} CbMerge;
+
+/* Adds the entries of the leaf copy between the window's cuts. */
+extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
+
+/* All sources are open: from here on ordered[0] has the next entry. */
+extern void cb_merge_start(IndexScanDesc scan, CbMerge *merge);
+extern void cb_merge_advance(IndexScanDesc scan, CbMerge *merge);
+
+#endif							/* CB_MERGE_H */
