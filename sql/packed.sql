@@ -149,6 +149,52 @@ SELECT cache_batch_flush('packed_int8_k');
 SELECT packed > 0 FROM packed_leaves('packed_int8_k');
 SELECT * FROM packed_all() WHERE name LIKE '%int8%';
 
+-- a base of one key many times, then keys that do not repeat: more than a split
+-- into pages of as many plain bytes could hold
+CREATE FUNCTION packed_noise(i int, n int) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(md5((i * 1000 + j)::text), '') FROM generate_series(1, n) j
+$$;
+CREATE TABLE packed_mix (id int, k text) WITH (autovacuum_enabled = off);
+CREATE INDEX packed_mix_k ON packed_mix USING cachebatch (k);
+INSERT INTO packed_mix SELECT i, 'm' || packed_noise(0, 6) FROM generate_series(1, 1500) i;
+SELECT cache_batch_flush('packed_mix_k');
+INSERT INTO packed_mix SELECT i, 'z' || packed_noise(i, 6) FROM generate_series(2001, 2100) i;
+INSERT INTO packed_mix SELECT i, 'a' || packed_noise(i, 6) FROM generate_series(3001, 3100) i;
+-- what waits in journal and buckets gets there, too
+DO $$ BEGIN FOR i IN 4001 .. 4060 LOOP
+	INSERT INTO packed_mix SELECT i, 'm' || packed_noise(i, 80);
+	COMMIT;
+END LOOP; END $$;
+DELETE FROM packed_mix WHERE id % 10 = 0;
+VACUUM packed_mix;
+SELECT count(*) AS rows FROM packed_mix \gset
+SET enable_seqscan = off;
+SELECT count(*) = :rows AS all_there, count(DISTINCT id) = :rows AS once
+FROM (SELECT id FROM packed_mix WHERE k > '' ORDER BY k DESC OFFSET 0) x;
+RESET enable_seqscan;
+SELECT cache_batch_verify('packed_mix_k', true) IS NOT NULL AS whole;
+-- ... and where packing is switched off afterwards
+CREATE TABLE packed_off (id int, k text) WITH (autovacuum_enabled = off);
+CREATE INDEX packed_off_k ON packed_off USING cachebatch (k);
+INSERT INTO packed_off SELECT i, 'm' || packed_noise(0, 6) FROM generate_series(1, 1500) i;
+SELECT cache_batch_flush('packed_off_k');
+ALTER INDEX packed_off_k SET (pack_leaves = off);
+INSERT INTO packed_off SELECT i, 'z' || packed_noise(i, 3) FROM generate_series(2001, 2100) i;
+SELECT cache_batch_flush('packed_off_k') IS NOT NULL AS flushed;
+SELECT count(*) FROM packed_off WHERE k > '';
+SELECT cache_batch_verify('packed_off_k', true) IS NOT NULL AS whole;
+-- a build goes from plain leaves to packed ones, with long separators
+CREATE TABLE packed_build (k text) WITH (autovacuum_enabled = off);
+ALTER TABLE packed_build ALTER k SET STORAGE EXTERNAL;
+INSERT INTO packed_build SELECT 'a' || lpad(i::text, 5, '0') || packed_noise(i, 21) FROM generate_series(1, 500) i;
+INSERT INTO packed_build SELECT 'b' || packed_noise(0, 78) FROM generate_series(1, 2000) i;
+INSERT INTO packed_build SELECT 'c' || lpad(i::text, 5, '0') || packed_noise(i, 21) FROM generate_series(1, 500) i;
+CREATE INDEX packed_build_k ON packed_build USING cachebatch (k);
+SELECT packed > 0 AS packed, plain > 100 AS plain FROM packed_leaves('packed_build_k');
+SELECT cache_batch_verify('packed_build_k', true) IS NOT NULL AS whole;
+
+DROP TABLE packed_mix, packed_off, packed_build;
+DROP FUNCTION packed_noise(int, int);
 DROP FUNCTION packed_all(), packed_fill(regclass, text, int[]), packed_agrees(regclass, text, text),
 	packed_leaves(regclass);
 DROP TABLE packed_int8, packed_asc, packed_desc, packed_few, packed_uuid, packed_text, packed_mixed;

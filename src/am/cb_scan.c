@@ -264,7 +264,7 @@ cb_scan_return_item(IndexScanDesc scan)
 
 	if (!scan->xs_want_itup)
 		return;
-	if (!CbScanItemIsUpper(item))
+	if (item->origin == CB_ITEM_PLAIN)
 	{
 		scan->xs_itup = item->itup;
 		return;

@@ -82,6 +82,25 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 	return true;
 }
 
+bool
+cb_leaf_check(const CbLeaf *leaf)
+{
+	char	   *blob;
+	Size		len;
+
+	if (leaf->nbase == 0)
+		return true;
+	blob = cb_leaf_blob(leaf->page, &len);
+	if (!cb_pack_check(blob, len))
+		return false;
+	for (int i = 0; i < leaf->nbase; i++)
+	{
+		if ((OffsetNumber) cb_pack_tid(&leaf->base, i) == InvalidOffsetNumber)
+			return false;
+	}
+	return true;
+}
+
 IndexTuple
 cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 {
@@ -273,8 +292,11 @@ cb_leaf_delete_packed(Page page, const uint16 *ordinals, int n)
 	PGAlignedBlock rest;
 	Size		len;
 	char	   *blob = cb_leaf_blob(page, &len);
+	int			count = cb_pack_count(blob);
 	Size		left = cb_pack_delete(blob, len, ordinals, n, rest.data);
 
+	if (left == 0 && n < count)
+		elog(PANIC, "cache_batch: cannot remove entries from a damaged base");
 	if (left > 0)
 	{
 		(void) PageIndexTupleOverwrite(page, CbPageFirstItem(page), rest.data,

@@ -54,6 +54,9 @@ typedef union CbLeafTuple
  */
 extern bool cb_leaf_open(CbLeaf *leaf, Page page);
 
+/* Looks at every entry of the base, if there is one.  False: it is damaged. */
+extern bool cb_leaf_check(const CbLeaf *leaf);
+
 /* Entry i of the base, in *tuple; NULL: the base is damaged. */
 extern IndexTuple cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple);
 
@@ -111,7 +114,8 @@ extern int	cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
 
 /*
  * Removes entries of the base by their ordinals and plain ones by their
- * offsets, both ascending.  Cannot fail: a base never grows by it.
+ * offsets, both ascending.  Cannot fail, as the base was checked: it never
+ * grows by it.
  */
 extern void cb_leaf_delete(Page page, const uint16 *ordinals, int nordinals,
 						   OffsetNumber *offsets, int noffsets);

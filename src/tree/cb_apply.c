@@ -184,15 +184,14 @@ cb_apply_find_place(const CbKeyDesc *kd, Page page, OffsetNumber low,
 
 /*
  * Find the places of the leaf's entries among its plain ones; what its base
- * has is not looked at, so that most visits do not touch it.  Takes no more
- * new bytes than a split can spread over its new pages.
+ * has is not looked at, so that most visits do not touch it.  Takes new ones
+ * of no more than limit bytes, but one at least.
  */
 static void
 cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
-			   CbLeafBatch *batch)
+			   Size limit, CbLeafBatch *batch)
 {
 	int			covered = cb_apply_count_covered(kd, page, entries, n);
-	Size		limit = 3 * CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
 	OffsetNumber low = CbPageFirstPlain(page);
 
 	batch->tuples = palloc(sizeof(IndexTuple) * covered);
@@ -247,11 +246,13 @@ cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 
 /*
  * The leaf lacks the room: merge old and new, and pack them, share them with
- * the right neighbour, or split.  Returns whether bounds of leaves changed.
+ * the right neighbour, or split.  *moved tells whether bounds of leaves
+ * changed.  False, with the leaf as it was and locked: the new ones are too
+ * many.
  */
 static bool
 cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
-					  CbApplyStats *stats)
+					  CbApplyStats *stats, bool *moved)
 {
 	PGAlignedBlock copy;
 	CbArena		arena;
@@ -268,14 +269,17 @@ cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
 		cb_repack_leaf(kd->rel, buf, batch, &arena, &repack, items, n))
 	{
 		UnlockReleaseBuffer(buf);
-		return false;
+		return true;
 	}
+
+	*moved = true;
 	if (cb_share_leaf(kd, buf, &arena, items, n))
 		return true;
 	at_end = CbPageIsRightmost((Page) copy.data) &&
 		repack.new_at[0] == n - batch->n;
+	if (!cb_tree_split(kd, buf, items, n, NULL, 0, at_end))
+		return false;
 	stats->splits++;
-	cb_tree_split(kd, buf, items, n, NULL, 0, at_end);
 	return true;
 }
 
@@ -304,22 +308,37 @@ cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
 {
 	Page		page = BufferGetPage(buf);
 	CbLeafBatch batch;
+	Size		limit = 3 * CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
+	int			placed;
 
-	/* the caller resets the context */
-	cb_apply_place(kd, page, entries, n, &batch);
-	cb_tree_check_still_locked(kd->rel, buf);
-	stats->visits++;
-	stats->entries += batch.n;
-	stats->duplicates += batch.taken - batch.n;
 	*moved = false;
+	do
+	{
+		/* the caller resets the context */
+		cb_apply_place(kd, page, entries, n, limit, &batch);
+		cb_tree_check_still_locked(kd->rel, buf);
+		placed = batch.n;
+		limit = batch.len / 2;
 
-	CB_TEST_POINT("apply-leaf");
-	if (batch.n == 0)
-		UnlockReleaseBuffer(buf);
-	else if (cb_apply_has_room(kd->rel, page, &batch))
-		cb_apply_in_place(kd->rel, buf, &batch);
-	else
-		*moved = cb_apply_by_rewriting(kd, buf, &batch, stats);
+		CB_TEST_POINT("apply-leaf");
+		if (batch.n == 0)
+			UnlockReleaseBuffer(buf);
+		else if (cb_apply_has_room(kd->rel, page, &batch))
+			cb_apply_in_place(kd->rel, buf, &batch);
+		else if (!cb_apply_by_rewriting(kd, buf, &batch, stats, moved))
+		{
+			/* with fewer, then */
+			if (placed == 1)
+				elog(ERROR, "cache_batch: no way to split leaf %u of index \"%s\"",
+					 BufferGetBlockNumber(buf), RelationGetRelationName(kd->rel));
+			continue;
+		}
+		break;
+	} while (true);
+
+	stats->visits++;
+	stats->entries += placed;
+	stats->duplicates += batch.taken - placed;
 	return batch.taken;
 }
 

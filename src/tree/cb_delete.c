@@ -145,7 +145,7 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 
 	if (max > MaxIndexTuplesPerPage)
 		cb_delete_report_corrupt(state, buf, "too many items");
-	if (!cb_leaf_open(&leaf, page))
+	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
 		cb_delete_report_corrupt(state, buf, "a damaged base");
 
 	dead->nordinals = dead->noffsets = 0;

@@ -338,6 +338,13 @@ cb_load_put_pending(CbLoader *loader)
 
 	if (loader->last && (pays || CbPageIsPacked(loader->page)))
 		cb_load_turn_page(loader, loader->pending[0]);
+
+	/* an item that has come along is plain, and so is its page */
+	if (loader->last)
+	{
+		pays = false;
+		n = plain;
+	}
 	if (pays)
 	{
 		if (!cb_leaf_put_base(loader->page, loader->pending, n))

@@ -87,9 +87,9 @@ cb_split_cut(IndexTuple *items, int nitems, IndexTuple old_hikey, Size target,
 
 /*
  * Choose the parts: even ones, or, where entries arrive in order at the right
- * end, ones filled to the fillfactor.
+ * end, ones filled to the fillfactor.  False: they would be too many.
  */
-static void
+static bool
 cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 			  IndexTuple old_hikey, bool at_end, CbSplitPlan *plan)
 {
@@ -114,9 +114,7 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 									total / Min(parts, CB_MAX_PARTS), plan);
 	if (plan->nparts < 2)
 		plan->nparts = cb_split_cut(items, nitems, old_hikey, CB_PAGE_ROOM, plan);
-	if (plan->nparts < 2)
-		elog(ERROR, "cache_batch: no way to split a page of index \"%s\"",
-			 RelationGetRelationName(kd->rel));
+	return plan->nparts >= 2;
 }
 
 /* ---------- planning packed leaves ---------- */
@@ -249,6 +247,63 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 			return true;
 	}
 	return false;
+}
+
+/* Do n items from the first on fit into one packed leaf with its high key? */
+static bool
+cb_split_fits_from(IndexTuple *items, int nitems, IndexTuple old_hikey,
+				   int first, int n)
+{
+	Size		hikey = cb_split_hikey_bound(items, nitems, first + n, old_hikey);
+
+	return cb_leaf_can_pack(items + first, n) &&
+		cb_leaf_measure(items + first, n,
+						CB_PAGE_ROOM - hikey - sizeof(ItemIdData)) > 0;
+}
+
+/*
+ * The last resort: as many items in each part as fit into a packed leaf.  A
+ * base can stand for entries of many pages, if they repeat their keys, and
+ * then neither plain parts nor parts of as many plain bytes are few enough.
+ */
+static bool
+cb_split_plan_full(IndexTuple *items, int nitems, IndexTuple old_hikey,
+				   CbSplitPlan *plan)
+{
+	int			first = 0;
+
+	plan->packed = true;
+	for (plan->nparts = 0; first < nitems; plan->nparts++)
+	{
+		int			low = 0;
+		int			high = Min(nitems - first - (first == 0 ? 1 : 0),
+							   CB_PACK_MAX_ENTRIES);
+
+		while (low < high)
+		{
+			int			mid = (low + high + 1) / 2;
+
+			if (cb_split_fits_from(items, nitems, old_hikey, first, mid))
+				low = mid;
+			else
+				high = mid - 1;
+		}
+		if (low == 0 || plan->nparts == CB_MAX_PARTS)
+			return false;
+		plan->first[plan->nparts] = first;
+		first += low;
+	}
+	plan->first[plan->nparts] = nitems;
+	return plan->nparts >= 2;
+}
+
+static bool
+cb_split_choose(const CbKeyDesc *kd, bool leaf, IndexTuple *items, int nitems,
+				IndexTuple old_hikey, bool at_end, CbSplitPlan *plan)
+{
+	return (leaf && cb_split_plan_packed(kd, items, nitems, old_hikey, at_end, plan)) ||
+		cb_split_plan(kd, items, nitems, old_hikey, at_end, plan) ||
+		(leaf && cb_split_plan_full(items, nitems, old_hikey, plan));
 }
 
 /* ---------- high keys ---------- */
@@ -565,8 +620,10 @@ cb_split_insert_by_split(const CbKeyDesc *kd, Buffer parent_buf,
 		for (int j = 0; j < missing->n; j++)
 			items[nitems++] = missing->downlinks[j];
 
-	cb_tree_split(kd, parent_buf, items, nitems, missing->bufs, missing->n,
-				  at_end);
+	if (!cb_tree_split(kd, parent_buf, items, nitems, missing->bufs, missing->n,
+					   at_end))
+		elog(ERROR, "cache_batch: no way to split page %u of index \"%s\"",
+			 BufferGetBlockNumber(parent_buf), RelationGetRelationName(kd->rel));
 	pfree(items);
 }
 
@@ -698,9 +755,9 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
  * into the page itself.  child_bufs: exclusively locked pages whose missing
  * downlinks are among the items.  at_end: entries arrive in order at the
  * tree's right end.  buf is exclusively locked; it and child_bufs are
- * released.
+ * released.  False: the items are too many, and nothing has changed.
  */
-void
+bool
 cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 			  Buffer *child_bufs, int nchildren, bool at_end)
 {
@@ -714,9 +771,12 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	BTCycleId	cycleid;
 
 	Assert(!CbPageHasIncompleteSplit(page));
-	if (!CbPageIsLeaf(page) ||
-		!cb_split_plan_packed(kd, items, nitems, old_hikey, at_end, &plan))
-		cb_split_plan(kd, items, nitems, old_hikey, at_end, &plan);
+	if (!cb_split_choose(kd, CbPageIsLeaf(page), items, nitems, old_hikey,
+						 at_end, &plan))
+	{
+		pfree(images);
+		return false;
+	}
 	cb_split_make_hikeys(kd, items, CbPageIsLeaf(page), old_hikey, &plan);
 	cb_tree_check_still_locked(kd->rel, buf);
 
@@ -741,6 +801,7 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	}
 	UnlockReleaseBuffer(bufs[missing.n]);
 	cb_split_insert_downlinks(kd, &missing);
+	return true;
 }
 
 /*

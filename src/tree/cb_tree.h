@@ -165,7 +165,7 @@ extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
 extern void cb_tree_build_page(Page page, uint16 flags, uint16 level,
 							   IndexTuple hikey, bool packed,
 							   IndexTuple *items, int nitems);
-extern void cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items,
+extern bool cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items,
 						  int nitems, Buffer *child_bufs, int nchildren,
 						  bool at_end);
 extern void cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf);

@@ -237,7 +237,7 @@ class Test:
     def check_standby(self):
         with contextlib.closing(self.primary.connect()) as conn:
             cur = conn.cursor()
-            cur.execute("SELECT pg_current_wal_flush_lsn()")
+            cur.execute("SELECT pg_current_wal_insert_lsn()")
             lsn = cur.fetchone()[0]
         with contextlib.closing(self.standby.connect()) as conn:
             cur = conn.cursor()

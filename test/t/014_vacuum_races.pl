@@ -29,7 +29,7 @@ sub start_vacuum
 }
 
 # Some journal pages that a flush frees, and leaves: block 1, and others behind
-# the journal.  They are full, so that a split of one makes a leaf behind the next.
+# the journal.  They are full, so that what two share is a third.
 $node->safe_psql('postgres', q(
 	CREATE TABLE vs (id int, k text);
 	CREATE INDEX vs_k ON vs USING cachebatch (k) WITH (pack_leaves = off);
@@ -45,7 +45,7 @@ my $leaves = q(SELECT string_agg(blkno || '>' || (p).next, ' ' ORDER BY blkno)
 	FROM (SELECT blkno, cache_batch_page('vs_k', blkno) AS p
 		FROM generate_series(1, pg_relation_size('vs_k') / 8192 - 1) AS blkno) s
 	WHERE (p).type = 'leaf' AND (p).next IS NOT NULL);
-my ($second, $last) = $node->safe_psql('postgres', $leaves) =~ /^1>(\d+) \1>(\d+) \2>(\d+)$/ ? ($1, $3) : (0, 0);
+my ($second) = $node->safe_psql('postgres', $leaves) =~ /^1>(\d+) \1>(\d+) \2>(\d+)$/ ? ($1) : (0);
 cmp_ok($second, '>', 3, 'leaves before the split');
 
 my $reader = $node->background_psql('postgres');
@@ -53,9 +53,9 @@ $reader->query_safe("$forced BEGIN; DECLARE c CURSOR FOR SELECT k FROM vs WHERE 
 my $vacuum = start_vacuum('vs');
 
 $node->safe_psql('postgres', q(
-	INSERT INTO vs SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 16) i;
+	INSERT INTO vs SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 60) i;
 	SELECT cache_batch_flush('vs_k')));
-like($node->safe_psql('postgres', $leaves), qr/\b$last>[23]\b/, 'the split has used a block that VACUUM has passed');
+like($node->safe_psql('postgres', $leaves), qr/>[23]\b/, 'the split has used a block that VACUUM has passed');
 
 # the session that VACUUM waits for needs nothing that VACUUM holds
 $reader->query_safe("INSERT INTO vs VALUES (2000, 'own'); SELECT cache_batch_flush('vs_k');");
