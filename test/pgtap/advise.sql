@@ -102,7 +102,7 @@ FROM (VALUES ('t_random', 'swap: random keys'), ('t_two', 'swap: random keys'),
 	('t_clustered', 'keep: table is clustered on it'), ('t_invalid', 'keep: not valid'),
 	('t_class', 'keep: no cachebatch operator class for other_ints'),
 	('t_ascending', 'keep: ascending keys'), ('t_descending', 'keep: ascending keys'),
-	('t_few', 'keep: duplicate keys'), ('reads_k', 'keep: many reads'),
+	('t_few', 'swap: random keys'), ('reads_k', 'keep: many reads'),
 	('calm_k', 'keep: few writes'), ('part_1_k_idx', 'swap: random keys; swap public.part_k'),
 	('temporary_k', 'keep: temporary table'), ('temporary_our', 'keep: temporary table'),
 	('ours_through', 'keep: buffered is off'), ('ours_ascending', 'keep: ascending keys')) v (index, verdict);
