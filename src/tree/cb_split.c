@@ -145,35 +145,19 @@ cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
 	return total;
 }
 
-/* Cut the items into nparts parts of as many bytes, counted as plain ones. */
+/*
+ * Cut the items into parts of target bytes, counted as plain ones, and a last
+ * one with the rest; nparts at most.
+ */
 static void
-cb_split_cut_evenly(IndexTuple *items, int nitems, Size plain, int nparts,
-					CbSplitPlan *plan)
+cb_split_cut_bytes(IndexTuple *items, int nitems, Size target, int nparts,
+				   CbSplitPlan *plan)
 {
 	Size		used = 0;
 	int			part = 1;
 
 	plan->first[0] = 0;
 	for (int i = 0; i < nitems && part < nparts; i++)
-	{
-		if (i > 0 && used >= plain * part / nparts)
-			plan->first[part++] = i;
-		used += CbItemSpace(items[i]);
-	}
-	plan->nparts = part;
-	plan->first[part] = nitems;
-}
-
-/* Cut the items into parts of target bytes and a last one with the rest. */
-static void
-cb_split_cut_filled(IndexTuple *items, int nitems, Size target,
-					CbSplitPlan *plan)
-{
-	Size		used = 0;
-	int			part = 1;
-
-	plan->first[0] = 0;
-	for (int i = 0; i < nitems && part < CB_MAX_PARTS; i++)
 	{
 		if (i > 0 && used >= target * part)
 			plan->first[part++] = i;
@@ -230,9 +214,10 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	if (at_end)
 	{
 		per_page = CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
-		cb_split_cut_filled(items, nitems,
-							Min(plain * per_page / packed,
-								plain * CB_PACK_MAX_ENTRIES / nitems), plan);
+		cb_split_cut_bytes(items, nitems,
+						   Min(plain * per_page / packed,
+							   plain * CB_PACK_MAX_ENTRIES / nitems),
+						   CB_MAX_PARTS, plan);
 		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
 			return true;
 	}
@@ -242,7 +227,8 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	for (int parts = Max(2, (int) ((packed + per_page - 1) / per_page));
 		 parts <= CB_MAX_PARTS; parts++)
 	{
-		cb_split_cut_evenly(items, nitems, plain, parts, plan);
+		cb_split_cut_bytes(items, nitems, (plain + parts - 1) / parts, parts,
+						   plan);
 		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
 			return true;
 	}

@@ -26,14 +26,21 @@ import drive
 PAIR = ("btree", "cachebatch")
 
 
-class CreateIndex:
-    """CREATE INDEX."""
+class Upkeep:
+    """btree beside cachebatch, on the rows in memory."""
 
     def __init__(self, bench, name):
         self.name = name
         self.bench = bench
         self.shape = bench.memory
         self.methods = list(PAIR)
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method)
+
+
+class CreateIndex(Upkeep):
+    """CREATE INDEX."""
 
     @staticmethod
     def names():
@@ -63,21 +70,12 @@ class CreateIndex:
         return [found]
 
 
-class Vacuum:
+class Vacuum(Upkeep):
     """VACUUM with a tenth of the rows dead."""
-
-    def __init__(self, bench, name):
-        self.name = name
-        self.bench = bench
-        self.shape = bench.memory
-        self.methods = list(PAIR)
 
     @staticmethod
     def names():
         return ["vacuum-10pct"]
-
-    def template(self, method):
-        return data.template(self.bench.env, self.shape, method)
 
     def run(self, method, repeat):
         env = self.bench.env
@@ -95,14 +93,11 @@ class Vacuum:
         return [dict(found, filled=filled, pending_bytes=pending)]
 
 
-class Size:
+class Size(Upkeep):
     """How large an index is after the insertions of its template."""
 
     def __init__(self, bench, name):
-        self.name = name
-        self.bench = bench
-        self.shape = bench.memory
-        self.methods = list(PAIR)
+        super().__init__(bench, name)
         self.distribution = name.split("-")[1]
 
     @staticmethod
@@ -121,14 +116,11 @@ class Size:
         return [{"rows": self.shape.rows, "index_bytes": size}]
 
 
-class CopyKeys:
+class CopyKeys(Upkeep):
     """COPY of keys alone: ascending into nothing, random into 2 million."""
 
     def __init__(self, bench, name):
-        self.name = name
-        self.bench = bench
-        self.shape = bench.memory
-        self.methods = list(PAIR)
+        super().__init__(bench, name)
         self.ascending = name == "copy-ascending"
         self.count = 4 if name == "copy-random-4" else 1
 
@@ -183,23 +175,14 @@ class CopyKeys:
         return [found]
 
 
-class Restart:
+class Restart(Upkeep):
     """Start with a full pool's journal on disk."""
 
     QUERY = "SELECT id FROM events WHERE k1 = hashint8extended(2000000007, 1)"
 
-    def __init__(self, bench, name):
-        self.name = name
-        self.bench = bench
-        self.shape = bench.memory
-        self.methods = list(PAIR)
-
     @staticmethod
     def names():
         return ["restart"]
-
-    def template(self, method):
-        return data.template(self.bench.env, self.shape, method)
 
     def run(self, method, repeat):
         env = self.bench.env
@@ -245,14 +228,8 @@ class Restart:
         return (time.monotonic() - began) * 1000
 
 
-class Logical:
+class Logical(Upkeep):
     """Rows a second that a subscriber applies."""
-
-    def __init__(self, bench, name):
-        self.name = name
-        self.bench = bench
-        self.shape = bench.memory
-        self.methods = list(PAIR)
 
     @staticmethod
     def names():

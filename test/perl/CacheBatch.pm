@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes 'usleep';
 
 our @EXPORT = qw(new_node test_points wait_back sound same_answers indexes_of
-  run_killed test_points_built crash_restart);
+  run_killed test_points_built crash_restart damage);
 
 # A node with the library preloaded; conf: more settings.
 sub new_node
@@ -35,6 +35,22 @@ EOC
 	$node->safe_psql('postgres', 'CREATE EXTENSION cache_batch')
 	  unless $args{no_extension};
 	return $node;
+}
+
+# Changes bytes of a block of a file of a server that is down: [offset, bytes]
+# each.
+sub damage
+{
+	my ($file, $block, @changes) = @_;
+
+	open my $fh, '+<:raw', $file or die "$file: $!";
+	foreach my $change (@changes)
+	{
+		seek $fh, $block * 8192 + $change->[0], 0;
+		print $fh $change->[1];
+	}
+	close $fh;
+	return;
 }
 
 # The names of all test points in the sources, as keys.

@@ -8,21 +8,6 @@ use Test::More;
 
 my $node = new_node('verify', conf => "cache_batch.journal_limit = 1024\n");
 
-# Changes bytes of a block of the index file: [offset, bytes] each.
-sub damage
-{
-	my ($file, $block, @changes) = @_;
-
-	open my $fh, '+<:raw', $file or die "$file: $!";
-	foreach my $change (@changes)
-	{
-		seek $fh, $block * 8192 + $change->[0], 0;
-		print $fh $change->[1];
-	}
-	close $fh;
-	return;
-}
-
 sub page
 {
 	my ($file, $block) = @_;

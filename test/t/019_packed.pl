@@ -13,21 +13,6 @@ cache_batch.max_delay = 1h
 cache_batch.pool_size = 1MB
 EOC
 
-# Changes bytes of a block of an index file: [offset, bytes] each.
-sub damage
-{
-	my ($file, $block, @changes) = @_;
-
-	open my $fh, '+<:raw', $file or die "$file: $!";
-	foreach my $change (@changes)
-	{
-		seek $fh, $block * 8192 + $change->[0], 0;
-		print $fh $change->[1];
-	}
-	close $fh;
-	return;
-}
-
 # Blocks of an index by a condition on its pages.
 sub blocks
 {
