@@ -27,8 +27,8 @@
 /*
  * A cut, with its tuple in memory of its own, and the place of that cut in
  * each run of the scan's CbUpper: the number of entries left of it.  Where the
- * cut is a leaf's high key, also the leaf that begins there: splits leave a
- * page's lower bound alone, and leaves stay in the tree.
+ * cut is a leaf's high key, also the leaf that begins there: lower bounds only
+ * fall, and a leaf that has left the tree leads to the one that has its range.
  */
 typedef struct CbPlace
 {
