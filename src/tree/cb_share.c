@@ -142,19 +142,11 @@ cb_share_fits(const CbShare *share, int i)
 static bool
 cb_share_cut(CbShare *share, Size plain, int nparts)
 {
-	Size		used = 0;
-	int			part = 1;
-
 	share->nparts = nparts;
-	share->first[0] = 0;
-	for (int i = 0; i < share->n && part < nparts; i++)
-	{
-		if (i > 0 && used >= plain * part / nparts)
-			share->first[part++] = i;
-		used += CbItemSpace(share->items[i]);
-	}
-	share->first[part] = share->n;
-	return part == nparts && share->first[1] < share->nleft;
+	return cb_tree_cut_bytes(share->items, share->n,
+							 (plain + nparts - 1) / nparts, nparts,
+							 share->first) == nparts &&
+		share->first[1] < share->nleft;
 }
 
 static void

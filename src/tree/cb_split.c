@@ -145,26 +145,34 @@ cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
 	return total;
 }
 
-/*
- * Cut the items into parts of target bytes, counted as plain ones, and a last
- * one with the rest; nparts at most.
- */
-static void
-cb_split_cut_bytes(IndexTuple *items, int nitems, Size target, int nparts,
-				   CbSplitPlan *plan)
+int
+cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target, int nparts,
+				  int *first)
 {
 	Size		used = 0;
 	int			part = 1;
 
-	plan->first[0] = 0;
+	first[0] = 0;
 	for (int i = 0; i < nitems && part < nparts; i++)
 	{
 		if (i > 0 && used >= target * part)
-			plan->first[part++] = i;
+			first[part++] = i;
 		used += CbItemSpace(items[i]);
 	}
-	plan->nparts = part;
-	plan->first[part] = nitems;
+	first[part] = nitems;
+	return part;
+}
+
+/* Do n items from the first on fit into one packed leaf with its high key? */
+static bool
+cb_split_fits_from(IndexTuple *items, int nitems, IndexTuple old_hikey,
+				   int first, int n)
+{
+	Size		hikey = cb_split_hikey_bound(items, nitems, first + n, old_hikey);
+
+	return cb_leaf_can_pack(items + first, n) &&
+		cb_leaf_measure(items + first, n,
+						CB_PAGE_ROOM - hikey - sizeof(ItemIdData)) > 0;
 }
 
 /* Do all parts fit into bases, each with its high key on its page? */
@@ -176,13 +184,10 @@ cb_split_fits_packed(IndexTuple *items, int nitems, IndexTuple old_hikey,
 		return false;
 	for (int i = 0; i < plan->nparts; i++)
 	{
-		int			next = plan->first[i + 1];
-		int			n = next - plan->first[i];
-		Size		hikey = cb_split_hikey_bound(items, nitems, next, old_hikey);
+		int			n = plan->first[i + 1] - plan->first[i];
 
-		if (n == 0 || !cb_leaf_can_pack(items + plan->first[i], n) ||
-			cb_leaf_measure(items + plan->first[i], n,
-							CB_PAGE_ROOM - hikey - sizeof(ItemIdData)) == 0)
+		if (n == 0 ||
+			!cb_split_fits_from(items, nitems, old_hikey, plan->first[i], n))
 			return false;
 	}
 	return true;
@@ -214,10 +219,10 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	if (at_end)
 	{
 		per_page = CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
-		cb_split_cut_bytes(items, nitems,
-						   Min(plain * per_page / packed,
-							   plain * CB_PACK_MAX_ENTRIES / nitems),
-						   CB_MAX_PARTS, plan);
+		plan->nparts = cb_tree_cut_bytes(items, nitems,
+										 Min(plain * per_page / packed,
+											 plain * CB_PACK_MAX_ENTRIES / nitems),
+										 CB_MAX_PARTS, plan->first);
 		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
 			return true;
 	}
@@ -227,24 +232,13 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	for (int parts = Max(2, (int) ((packed + per_page - 1) / per_page));
 		 parts <= CB_MAX_PARTS; parts++)
 	{
-		cb_split_cut_bytes(items, nitems, (plain + parts - 1) / parts, parts,
-						   plan);
+		plan->nparts = cb_tree_cut_bytes(items, nitems,
+										 (plain + parts - 1) / parts, parts,
+										 plan->first);
 		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
 			return true;
 	}
 	return false;
-}
-
-/* Do n items from the first on fit into one packed leaf with its high key? */
-static bool
-cb_split_fits_from(IndexTuple *items, int nitems, IndexTuple old_hikey,
-				   int first, int n)
-{
-	Size		hikey = cb_split_hikey_bound(items, nitems, first + n, old_hikey);
-
-	return cb_leaf_can_pack(items + first, n) &&
-		cb_leaf_measure(items + first, n,
-						CB_PAGE_ROOM - hikey - sizeof(ItemIdData)) > 0;
 }
 
 /*

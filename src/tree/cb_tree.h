@@ -162,6 +162,14 @@ extern void cb_redo_share(XLogReaderState *record);
 
 /* cb_split.c */
 extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
+
+/*
+ * Cuts items into parts of target bytes, counted as plain ones, and a last one
+ * with the rest; nparts at most.  Returns how many; first[i] is the item at
+ * which part i begins, and first[parts] is nitems.
+ */
+extern int	cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target,
+							  int nparts, int *first);
 extern void cb_tree_build_page(Page page, uint16 flags, uint16 level,
 							   IndexTuple hikey, bool packed,
 							   IndexTuple *items, int nitems);

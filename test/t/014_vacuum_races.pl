@@ -30,16 +30,21 @@ sub start_vacuum
 
 # Some journal pages that a flush frees, and leaves: block 1, and others behind
 # the journal.  They are full, so that what two share is a third.
-$node->safe_psql('postgres', q(
-	CREATE TABLE vs (id int, k text);
-	CREATE INDEX vs_k ON vs USING cachebatch (k) WITH (pack_leaves = off);
-	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(1, 25) i;
-	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(26, 50) i;
-	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(51, 75) i;
-	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(76, 100) i;
-	INSERT INTO vs SELECT i, lpad(i::text, 200, '0') FROM generate_series(101, 116) i;
-	SELECT cache_batch_flush('vs_k');
-	DELETE FROM vs WHERE id BETWEEN 68 AND 99));
+sub make_table
+{
+	my ($table) = @_;
+
+	$node->safe_psql('postgres', join "\n",
+		"CREATE TABLE $table (id int, k text);",
+		"CREATE INDEX ${table}_k ON $table USING cachebatch (k) WITH (pack_leaves = off);",
+		(map { "INSERT INTO $table SELECT i, lpad(i::text, 200, '0') FROM generate_series($_) i;" }
+			'1, 25', '26, 50', '51, 75', '76, 100', '101, 116'),
+		"SELECT cache_batch_flush('${table}_k');");
+	return;
+}
+
+make_table('vs');
+$node->safe_psql('postgres', 'DELETE FROM vs WHERE id BETWEEN 68 AND 99');
 
 my $leaves = q(SELECT string_agg(blkno || '>' || (p).next, ' ' ORDER BY blkno)
 	FROM (SELECT blkno, cache_batch_page('vs_k', blkno) AS p
@@ -73,15 +78,8 @@ sound($node, 'vs', ['k'], 'whole');
 
 # Again; now the leaf after the one with the pin has a neighbour that VACUUM
 # has passed, and gives dead entries to it.
+make_table('vt');
 $node->safe_psql('postgres', q(
-	CREATE TABLE vt (id int, k text);
-	CREATE INDEX vt_k ON vt USING cachebatch (k) WITH (pack_leaves = off);
-	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(1, 25) i;
-	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(26, 50) i;
-	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(51, 75) i;
-	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(76, 100) i;
-	INSERT INTO vt SELECT i, lpad(i::text, 200, '0') FROM generate_series(101, 116) i;
-	SELECT cache_batch_flush('vt_k');
 	INSERT INTO vt SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 16) i;
 	SELECT cache_batch_flush('vt_k')));
 $leaves =~ s/vs_k/vt_k/g;
