@@ -92,9 +92,18 @@ typedef struct CbStage
 	int			maxsegs;
 } CbStage;
 
+/* What the insertions of one plan into an index share; in its IndexInfo. */
+typedef struct CbInsertState
+{
+	uint64		generation;		/* of the stages */
+	CbStage    *stage;
+	Size		fixed_len;		/* cb_key_fixed_len() of the index */
+} CbInsertState;
+
 bool		cb_stage_committing = false;
 
 static HTAB *cb_stage_hash = NULL;
+static uint64 cb_stage_generation = 0;	/* counts what cb_stage_hash was */
 static MemoryContext cb_stage_cxt = NULL;
 static dlist_head cb_stage_list = DLIST_STATIC_INIT(cb_stage_list);
 static int	cb_stage_nlisted = 0;
@@ -118,6 +127,7 @@ cb_stage_make_hash(void)
 	ctl.hcxt = cb_stage_cxt;
 	cb_stage_hash = hash_create("cache_batch stages", 64, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	cb_stage_generation++;
 }
 
 static CbStage *
@@ -142,6 +152,28 @@ cb_stage_get(Relation index, Relation heap)
 		memset((char *) stage + sizeof(Oid), 0, sizeof(CbStage) - sizeof(Oid));
 	stage->heapoid = RelationGetRelid(heap);
 	return stage;
+}
+
+/* The same for all insertions of a plan, so that they look it up once. */
+static CbInsertState *
+cb_stage_get_state(Relation index, Relation heap, IndexInfo *index_info)
+{
+	CbInsertState *state = index_info->ii_AmCache;
+
+	if (state == NULL)
+	{
+		state = MemoryContextAllocZero(index_info->ii_Context,
+									   sizeof(CbInsertState));
+		state->fixed_len = cb_key_fixed_len(index);
+		index_info->ii_AmCache = state;
+	}
+	if (state->stage == NULL || state->generation != cb_stage_generation ||
+		cb_stage_hash == NULL)
+	{
+		state->stage = cb_stage_get(index, heap);
+		state->generation = cb_stage_generation;
+	}
+	return state;
 }
 
 bool
@@ -257,19 +289,33 @@ cb_stage_needs_segment(const CbStage *stage, Relation index)
 	return memcmp(seg->build_id, meta.build_id, CB_BUILD_ID_LEN) != 0;
 }
 
-static void
-cb_stage_add(CbStage *stage, Relation index, IndexTuple itup)
+/* Makes room for an entry of this size at the end of the stage. */
+static IndexTuple
+cb_stage_add(CbStage *stage, Relation index, Size size)
 {
-	Size		size = MAXALIGN(IndexTupleSize(itup));
+	IndexTuple	itup;
 
+	Assert(size == MAXALIGN(size));
 	cb_stage_reserve(stage, size);
 	if (cb_stage_needs_segment(stage, index))
 		cb_stage_push_segment(stage, index);
 
-	memcpy(stage->data + stage->used, itup, IndexTupleSize(itup));
+	itup = (IndexTuple) (stage->data + stage->used);
 	stage->used += size;
 	stage->segs[stage->nsegs - 1].n++;
 	cb_stage_total += size;
+	return itup;
+}
+
+static bool
+cb_stage_has_null(Relation index, const bool *isnull)
+{
+	for (int i = 0; i < RelationGetNumberOfAttributes(index); i++)
+	{
+		if (isnull[i])
+			return true;
+	}
+	return false;
 }
 
 /* First segment of a nesting level or deeper. */
@@ -911,19 +957,30 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 			 IndexUniqueCheck check_unique, bool index_unchanged,
 			 struct IndexInfo *index_info)
 {
+	CbInsertState *state;
 	CbStage    *stage;
-	IndexTuple	itup;
+	IndexTuple	itup = NULL;
 	bool		write_through;
 
 	cb_require_preload();
-	itup = cb_key_form_entry(index, values, isnull, heap_tid);
-	stage = cb_stage_get(index, heap);
+	state = cb_stage_get_state(index, heap, index_info);
+	stage = state->stage;
+	if (state->fixed_len == 0 || cb_stage_has_null(index, isnull))
+		itup = cb_key_form_entry(index, values, isnull, heap_tid);
 	cb_stage_refuse_reentry(stage, index);
 	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
 		cb_stage_do_due(stage, index);
 	write_through = cb_stage_must_write_through(heap, heap_tid, index_info);
-	cb_stage_add(stage, index, itup);
-	pfree(itup);
+	if (itup == NULL)
+		cb_key_form_fixed(index, values, isnull, heap_tid, state->fixed_len,
+						  cb_stage_add(stage, index,
+									   CbFixedEntrySize(state->fixed_len)));
+	else
+	{
+		memcpy(cb_stage_add(stage, index, IndexTupleSize(itup)), itup,
+			   IndexTupleSize(itup));
+		pfree(itup);
+	}
 	CB_TEST_POINT("stage-insert");
 
 	if (write_through)

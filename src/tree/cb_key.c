@@ -303,3 +303,39 @@ cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
 						 "Consider a function index of an MD5 hash of the value.")));
 	return itup;
 }
+
+/* Bytes of the values of an entry without nulls, if always the same; else 0. */
+Size
+cb_key_fixed_len(Relation rel)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	Size		len = 0;
+
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Form_pg_attribute attr = TupleDescAttr(tupdesc, i);
+
+		if (attr->attlen <= 0)
+			return 0;
+		len = att_align_nominal(len, attr->attalign) + attr->attlen;
+	}
+	return CbFixedEntrySize(len) <= CB_MAX_ITEM_SIZE ? len : 0;
+}
+
+/*
+ * Forms an entry of that length, with no null, in place, as index_form_tuple()
+ * does elsewhere.  The memory is MAXALIGNed.
+ */
+void
+cb_key_form_fixed(Relation rel, Datum *values, bool *isnull, ItemPointer tid,
+				  Size len, IndexTuple itup)
+{
+	uint16		infomask;
+
+	memset(itup, 0, CbFixedEntrySize(len));
+	heap_fill_tuple(RelationGetDescr(rel), values, isnull,
+					(char *) itup + sizeof(IndexTupleData), len, &infomask,
+					NULL);
+	itup->t_tid = *tid;
+	itup->t_info = CbFixedEntrySize(len);
+}

@@ -124,5 +124,11 @@ extern IndexTuple cb_key_make_downlink(IndexTuple separator, BlockNumber child);
 extern IndexTuple cb_key_minus_infinity(BlockNumber child);
 extern IndexTuple cb_key_form_entry(Relation rel, Datum *values, bool *isnull,
 									ItemPointer tid);
+extern Size cb_key_fixed_len(Relation rel);
+extern void cb_key_form_fixed(Relation rel, Datum *values, bool *isnull,
+							  ItemPointer tid, Size len, IndexTuple itup);
+
+/* size of an entry whose values take that many bytes */
+#define CbFixedEntrySize(len)	MAXALIGN(sizeof(IndexTupleData) + (len))
 
 #endif							/* CB_KEY_H */

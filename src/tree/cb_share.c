@@ -31,7 +31,7 @@
 #include "wal/cb_wal.h"
 
 /* room that each leaf keeps */
-#define CB_SHARE_RESERVE	(CB_PAGE_ROOM / 8)
+#define CB_SHARE_RESERVE	(CB_PAGE_ROOM / 16)
 
 #define CB_SHARE_MAX_PARTS	3
 
