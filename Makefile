@@ -30,6 +30,9 @@ PG_CPPFLAGS += -DCB_CORE_ASSERT
 endif
 include $(PGXS)
 
+# the loops over whole leaves
+src/core/cb_pack.o src/core/cb_pack_read.o: CFLAGS := $(patsubst -O2,-O3,$(CFLAGS))
+
 # PGXS does not track headers
 $(OBJS): $(CB_HEADERS)
 

@@ -50,6 +50,7 @@ typedef struct CbShare
 	int			first[CB_SHARE_MAX_PARTS + 1];	/* item at which part i begins */
 	IndexTuple	hikey[CB_SHARE_MAX_PARTS];	/* NULL: rightmost */
 	IndexTuple	downlink;		/* to the right leaf */
+	PGAlignedBlock *images;		/* of the parts */
 } CbShare;
 
 /* ---------- finding the neighbour and its downlink ---------- */
@@ -115,24 +116,22 @@ cb_share_collect(CbShare *share, IndexTuple *left)
 	memcpy(share->items + share->nleft, right, sizeof(IndexTuple) * n);
 }
 
-/* Does part i fit into its leaf, with some room left? */
+/* Makes part i's image; false: it does not fit, with some room left. */
 static bool
-cb_share_fits(const CbShare *share, int i)
+cb_share_build(const CbShare *share, int i)
 {
+	Page		image = (Page) share->images[i].data;
 	IndexTuple *items = share->items + share->first[i];
 	int			n = share->first[i + 1] - share->first[i];
-	Size		hikey = share->hikey[i] ? CbItemSpace(share->hikey[i]) : 0;
-	Size		room = CB_PAGE_ROOM - CB_SHARE_RESERVE - hikey;
-	Size		plain = 0;
+	Size		room = CB_PAGE_ROOM - CB_SHARE_RESERVE -
+		(share->hikey[i] ? CbItemSpace(share->hikey[i]) : 0);
 
-	if (n == 0)
+	if (n == 0 || (share->packed ? !cb_leaf_can_pack(items, n) :
+				   cb_tree_plain_space(items, n) > room))
 		return false;
-	if (share->packed)
-		return cb_leaf_can_pack(items, n) &&
-			cb_leaf_measure(items, n, MAXALIGN_DOWN(room - sizeof(ItemIdData))) > 0;
-	for (int j = 0; j < n; j++)
-		plain += CbItemSpace(items[j]);
-	return plain <= room;
+	return cb_tree_build_page(image, CBP_LEAF, 0, share->hikey[i],
+							  share->packed, items, n) &&
+		PageGetExactFreeSpace(image) >= CB_SHARE_RESERVE;
 }
 
 /*
@@ -166,14 +165,29 @@ cb_share_make_hikeys(CbShare *share)
 										   BufferGetBlockNumber(share->bufs[1]));
 }
 
-/* Choose parts, two if they have the room, else three; false: no way. */
+/*
+ * Shall the leaves be packed?  Yes if one of them is, so if that has paid, and
+ * else if it saves a fifth.
+ */
+static bool
+cb_share_packs(const CbShare *share)
+{
+	Size		plain;
+
+	if (!CbPacksLeaves(share->kd->rel))
+		return false;
+	return CbPageIsPacked(BufferGetPage(share->bufs[0])) ||
+		CbPageIsPacked(BufferGetPage(share->bufs[1])) ||
+		cb_tree_measure(share->items, share->n, &plain) * 5 <= plain * 4;
+}
+
+/* Makes two parts if they have the room, else three; false: no way. */
 static bool
 cb_share_plan(CbShare *share)
 {
-	Size		plain;
-	Size		packed = cb_tree_measure(share->items, share->n, &plain);
+	Size		plain = cb_tree_plain_space(share->items, share->n);
 
-	share->packed = CbPacksLeaves(share->kd->rel) && packed * 5 <= plain * 4;
+	share->packed = cb_share_packs(share);
 	for (int nparts = 2; nparts <= CB_SHARE_MAX_PARTS; nparts++)
 	{
 		bool		fits = cb_share_cut(share, plain, nparts);
@@ -181,8 +195,8 @@ cb_share_plan(CbShare *share)
 		if (!fits)
 			continue;
 		cb_share_make_hikeys(share);
-		for (int i = 0; i < nparts; i++)
-			fits = fits && cb_share_fits(share, i);
+		for (int i = 0; i < nparts && fits; i++)
+			fits = cb_share_build(share, i);
 		if (fits)
 			return true;
 	}
@@ -202,21 +216,16 @@ cb_share_fits_parent(const CbShare *share)
 
 /* ---------- the action ---------- */
 
-/* The image of part i. */
+/* Gives the image of part i what it has besides its items. */
 static void
-cb_share_build(const CbShare *share, int i, BTCycleId cycleid, Page image)
+cb_share_link(const CbShare *share, int i, BTCycleId cycleid)
 {
-	bool		last = i == share->nparts - 1;
+	CbPageOpaque opaque = CbPageGetOpaque((Page) share->images[i].data);
 	Page		old = BufferGetPage(share->bufs[Min(i, 1)]);
-	CbPageOpaque opaque;
 
-	cb_tree_build_page(image, CBP_LEAF, 0, share->hikey[i], share->packed,
-					   share->items + share->first[i],
-					   share->first[i + 1] - share->first[i]);
-	opaque = CbPageGetOpaque(image);
 	opaque->cycleid = cycleid;
 	opaque->next = CbPageGetOpaque(old)->next;
-	if (i == 1 && !last)
+	if (i == 1 && share->nparts > 2)
 	{
 		opaque->next = BufferGetBlockNumber(share->bufs[2]);
 		opaque->flags |= CBP_INCOMPLETE_SPLIT;
@@ -256,13 +265,12 @@ cb_share_apply(const CbShare *share)
 {
 	bool		wal = RelationNeedsWAL(share->kd->rel);
 	BTCycleId	cycleid = _bt_vacuum_cycleid(share->kd->rel);
-	PGAlignedBlock images[CB_SHARE_MAX_PARTS];
 
 #ifdef CB_MUTATE_A11_SHARE
 	cycleid = 0;
 #endif
 	for (int i = 0; i < share->nparts; i++)
-		cb_share_build(share, i, cycleid, (Page) images[i].data);
+		cb_share_link(share, i, cycleid);
 	if (wal)
 		XLogEnsureRecordSpace(1 + share->nparts, 0);
 
@@ -270,7 +278,7 @@ cb_share_apply(const CbShare *share)
 	START_CRIT_SECTION();
 	for (int i = 0; i < share->nparts; i++)
 	{
-		memcpy(BufferGetPage(share->bufs[i]), images[i].data, BLCKSZ);
+		memcpy(BufferGetPage(share->bufs[i]), share->images[i].data, BLCKSZ);
 		MarkBufferDirty(share->bufs[i]);
 	}
 	cb_share_set_downlink(BufferGetPage(share->parent), share->off,
@@ -304,7 +312,8 @@ bool
 cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 			  IndexTuple *items, int n)
 {
-	CbShare		share = {.kd = kd,.arena = arena,.nleft = n};
+	PGAlignedBlock images[CB_SHARE_MAX_PARTS];
+	CbShare		share = {.kd = kd,.arena = arena,.nleft = n,.images = images};
 	bool		shared;
 
 	share.bufs[0] = buf;

@@ -93,13 +93,10 @@ static bool
 cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 			  IndexTuple old_hikey, bool at_end, CbSplitPlan *plan)
 {
-	Size		total = 0;
+	Size		total = cb_tree_plain_space(items, nitems);
 	int			parts;
 	int			fillfactor = BTreeTupleIsPivot(items[0]) ?
 		CB_INTERNAL_FILLFACTOR : CbGetFillFactor(kd->rel);
-
-	for (int i = 0; i < nitems; i++)
-		total += CbItemSpace(items[i]);
 
 	plan->packed = false;
 	plan->nparts = 0;
@@ -122,6 +119,17 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 /* entries whose encoded size is found at a time */
 #define CB_SPLIT_SAMPLE		128
 
+/* Bytes that items take as plain ones. */
+Size
+cb_tree_plain_space(IndexTuple *items, int nitems)
+{
+	Size		space = 0;
+
+	for (int i = 0; i < nitems; i++)
+		space += CbItemSpace(items[i]);
+	return space;
+}
+
 /* Bytes that the entries take in bases, about; *plain: as plain entries. */
 Size
 cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
@@ -132,11 +140,9 @@ cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
 	for (int i = 0; i < nitems; i += CB_SPLIT_SAMPLE)
 	{
 		int			n = Min(CB_SPLIT_SAMPLE, nitems - i);
-		Size		space = 0;
+		Size		space = cb_tree_plain_space(items + i, n);
 		Size		packed;
 
-		for (int j = i; j < i + n; j++)
-			space += CbItemSpace(items[j]);
 		packed = cb_leaf_can_pack(items + i, n) ?
 			cb_leaf_measure(items + i, n, CB_PAGE_ROOM) : 0;
 		total += packed > 0 ? packed : space;
@@ -316,9 +322,9 @@ cb_split_add_item(Page page, IndexTuple itup)
 
 /*
  * Build one part as a page image.  The first item of an internal page loses
- * its key.
+ * its key.  False: a base does not fit.
  */
-void
+bool
 cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
 				   bool packed, IndexTuple *items, int nitems)
 {
@@ -326,11 +332,7 @@ cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
 	if (hikey)
 		cb_split_add_item(page, hikey);
 	if (packed)
-	{
-		if (!cb_leaf_put_base(page, items, nitems))
-			elog(ERROR, "cache_batch: no room for the base of a leaf that is split");
-		return;
-	}
+		return cb_leaf_put_base(page, items, nitems);
 	for (int i = 0; i < nitems; i++)
 	{
 		if (i == 0 && level > 0)
@@ -343,6 +345,7 @@ cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
 		else
 			cb_split_add_item(page, items[i]);
 	}
+	return true;
 }
 
 /* Build all parts; bufs are the pages that they will go to. */
@@ -363,9 +366,10 @@ cb_split_build_all(CbSplitPlan *plan, IndexTuple *items, Buffer *bufs,
 			flags |= old->flags & CBP_ROOT;
 		if (!last)
 			flags |= CBP_INCOMPLETE_SPLIT;
-		cb_tree_build_page(image, flags, old->level, plan->hikey[i],
-						   plan->packed, items + plan->first[i],
-						   plan->first[i + 1] - plan->first[i]);
+		if (!cb_tree_build_page(image, flags, old->level, plan->hikey[i],
+								plan->packed, items + plan->first[i],
+								plan->first[i + 1] - plan->first[i]))
+			elog(ERROR, "cache_batch: no room for the base of a leaf that is split");
 		opaque = CbPageGetOpaque(image);
 		opaque->next = last ? old->next : BufferGetBlockNumber(bufs[i + 1]);
 		opaque->cycleid = cycleid;

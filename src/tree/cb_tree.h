@@ -161,6 +161,7 @@ extern bool cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 extern void cb_redo_share(XLogReaderState *record);
 
 /* cb_split.c */
+extern Size cb_tree_plain_space(IndexTuple *items, int nitems);
 extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
 
 /*
@@ -170,7 +171,7 @@ extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
  */
 extern int	cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target,
 							  int nparts, int *first);
-extern void cb_tree_build_page(Page page, uint16 flags, uint16 level,
+extern bool cb_tree_build_page(Page page, uint16 flags, uint16 level,
 							   IndexTuple hikey, bool packed,
 							   IndexTuple *items, int nitems);
 extern bool cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items,
