@@ -107,6 +107,19 @@ extern int	cb_pack_block_start(const CbPackReader *reader, int block);
 extern bool cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry,
 						 void *body);
 
+/*
+ * Reads entry i and those behind it in its block at once, if they are packed by
+ * words and share one info: out gets, for each, gap bytes that are left alone
+ * and the body of *len bytes; tids the TIDs.  gap is a multiple of 8.  How many
+ * were read; 0: not so, try cb_pack_read.
+ */
+extern int	cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap,
+							   void *out, uint16_t *len, uint64_t *tids);
+
+/* bytes that cb_pack_read_words may write */
+#define CB_PACK_WORDS_ROOM(gap) \
+	(CB_PACK_BLOCK * ((gap) + 8 * CB_PACK_MAX_WORDS))
+
 /* The TID of entry i; 0: there is no entry i, or the blob is damaged. */
 extern uint64_t cb_pack_tid(const CbPackReader *reader, int i);
 

@@ -399,6 +399,41 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 	return true;
 }
 
+int
+cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap, void *out,
+				   uint16_t *len, uint64_t *tids)
+{
+	uint32_t	k = (uint32_t) i - reader->first;
+	uint32_t	nwords;
+	uint32_t	stride;
+	uint32_t	n;
+
+	if (k >= reader->nentries)
+	{
+		if (!cb_pack_load_block(reader, (uint32_t) i))
+			return 0;
+		k = (uint32_t) i - reader->first;
+	}
+	if (reader->kind == CB_PACK_BYTES || reader->info_mask != 0)
+		return 0;
+	nwords = (uint32_t) (reader->kind - CB_PACK_WORDS);
+	stride = gap + 8 * nwords;
+	n = reader->nentries - k;
+	for (uint32_t w = 0; w < nwords; w++)
+	{
+		unsigned char *at = (unsigned char *) out + gap + 8 * w;
+
+		for (uint32_t j = 0; j < n; j++, at += stride)
+			cb_pack_store(at, cb_pack_get_word(reader, k + j, w));
+	}
+	for (uint32_t j = 0; j < n; j++)
+		tids[j] = cb_pack_get_tid(reader->blob + reader->tids, k + j,
+								  reader->tid_bits, reader->tid_mask,
+								  reader->offset_bits, reader->heap_base);
+	*len = (uint16_t) (8 * nwords);
+	return (int) n;
+}
+
 bool
 cb_pack_check(const void *blob, size_t len)
 {

@@ -119,22 +119,59 @@ cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid)
 	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->base, i));
 }
 
+/* Reads entry i of the base into the arena; how many: 1, 0 if it is damaged. */
+static int
+cb_leaf_read_one(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
+{
+	items[0] = cb_leaf_read(leaf, i, (CbLeafTuple *) arena->at);
+	if (items[0] == NULL)
+		return 0;
+	(void) cb_arena_alloc(arena, IndexTupleSize(items[0]));
+	return 1;
+}
+
+/*
+ * The same for entry i and those behind it that can be read with it; 0 also
+ * if they cannot.
+ */
+static int
+cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
+{
+	uint64		tids[CB_PACK_BLOCK];
+	CbPackEntry entry = {.info = leaf->base.info};
+	char	   *at = arena->at;
+	int			n = cb_pack_read_words(&leaf->base, i, CB_LEAF_HEADER, at,
+									   &entry.len, tids);
+
+	for (int k = 0; k < n; k++, at += CB_LEAF_HEADER + entry.len)
+	{
+		if ((OffsetNumber) tids[k] == InvalidOffsetNumber)
+			return 0;
+		entry.tid = tids[k];
+		items[k] = (IndexTuple) at;
+		cb_leaf_set_header(items[k], &entry);
+	}
+	(void) cb_arena_alloc(arena, at - arena->at);
+	return n;
+}
+
 bool
 cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
 {
-	for (int i = 0; i < leaf->nbase; i++)
-	{
-		CbLeafTuple *tuple;
-		IndexTuple	itup;
+	const Size	room = Max(sizeof(CbLeafTuple),
+						   CB_PACK_WORDS_ROOM(CB_LEAF_HEADER));
+	int			n;
 
-		/* room for the longest, of which the rest is given back */
-		if (arena->left < sizeof(CbLeafTuple))
-			cb_arena_extend(arena, sizeof(CbLeafTuple));
-		tuple = (CbLeafTuple *) arena->at;
-		itup = cb_leaf_read(leaf, i, tuple);
-		if (itup == NULL)
+	for (int i = 0; i < leaf->nbase; i += n)
+	{
+		/* room for the most, of which the rest is given back */
+		if (arena->left < room)
+			cb_arena_extend(arena, room);
+		n = cb_leaf_read_some(leaf, i, arena, items + i);
+		if (n == 0)
+			n = cb_leaf_read_one(leaf, i, arena, items + i);
+		if (n == 0)
 			return false;
-		items[i] = cb_arena_alloc(arena, IndexTupleSize(itup));
 	}
 	return true;
 }

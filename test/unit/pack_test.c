@@ -32,6 +32,28 @@ is_entry(CbPackReader *reader, int i, const CbPackEntry *expected)
 		CHECK(cb_pack_tid(reader, i) == expected->tid);
 }
 
+/* Are entries i and those behind it what cb_pack_read_words() reads? */
+static int
+check_words(CbPackReader *reader, int i, const CbPackEntry *entries, int n)
+{
+	uint64_t	out[CB_PACK_WORDS_ROOM(8) / 8];
+	uint64_t	tids[CB_PACK_BLOCK];
+	uint16_t	len = 0;
+	int			found = cb_pack_read_words(reader, i, 8, out, &len, tids);
+
+	if (!CHECK(found <= CB_PACK_BLOCK && i + found <= n))
+		return 0;
+	for (int k = 0; k < found; k++)
+	{
+		const CbPackEntry *entry = &entries[i + k];
+
+		CHECK(entry->len == len && entry->tid == tids[k] &&
+			  entry->info == entries[0].info &&
+			  memcmp((char *) out + k * (8 + len) + 8, entry->body, len) == 0);
+	}
+	return found;
+}
+
 /* Are these n entries in the blob, read forward, backward and at random? */
 static void
 check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
@@ -56,6 +78,8 @@ check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
 		if (!is_entry(&reader, i, &entries[i]))
 			return;
 	}
+	for (int i = 0; i < n; i++)
+		i += check_words(&reader, i, entries, n) / 2;
 	for (int round = 0; round < n; round++)
 	{
 		int			i = (int) unit_below(&seed, (uint32_t) n);
@@ -365,6 +389,15 @@ use_damaged(const unsigned char *data, size_t len)
 	}
 	body = malloc(CB_PACK_MAX_BODY);
 	n = cb_pack_count(data);
+	for (int i = 0; i < n; i += 1 + (int) unit_below(&seed, CB_PACK_BLOCK))
+	{
+		uint64_t	out[CB_PACK_WORDS_ROOM(8) / 8];
+		uint64_t	tids[CB_PACK_BLOCK];
+		uint16_t	len;
+
+		CHECK(cb_pack_read_words(&reader, i, 8, out, &len, tids) <=
+			  CB_PACK_BLOCK);
+	}
 	for (int i = 0; i < n; i++)
 	{
 		bool		read = cb_pack_read(&reader, i, &entry, body);
