@@ -24,7 +24,7 @@ import work_upkeep
 from server import Env
 
 CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
-           work_reads.Mixed, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
+           work_reads.Mixed, work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size]
 
 # what runs when nothing is named: the acceptance figures and one step aside
@@ -35,10 +35,12 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     reads mixed vacuum-10pct restart logical update
     ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
     size-uniform size-uuid size-urls size-few create-index-5m copy-ascending copy-random-1 copy-random-4
-    big-copy big-insert1-async big-insert1-sync""".split()
+    big-copy big-copy-pool128 big-insert1-async big-insert1-sync any-100-big
+    churn churn-key""".split()
 
 FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_s",
-          "wal_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9", "max",
+          "wal_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9",
+          "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
           "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes"]
 
@@ -115,7 +117,8 @@ def brief(record):
     words = []
     for name, form in (("rows_per_s", "{:.0f} rows/s"), ("wal_per_row", "{:.0f} WAL B/row"),
                        ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"),
-                       ("p99.9", "p99.9 {} us"), ("max", "max {} us"),
+                       ("p99.9", "p99.9 {} us"), ("p99.99", "p99.99 {} us"),
+                       ("query_us", "{:.0f} us a query"), ("max", "max {} us"),
                        ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
                        ("first_query_ms", "first query {:.1f} ms"),
                        ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms"),

@@ -4,6 +4,7 @@ Every value of a row follows from its number, so that all methods and repeats
 see the same rows in the same order.
 """
 
+import copy
 import glob
 import os
 
@@ -19,6 +20,7 @@ COLUMNS = {"uniform": "k1 k2 k3 k4", "zipfian": "k1 k2 k3 k4", "ascending": "k1 
            "uuid": "u", "text": "payload", "urls": "payload", "few": "k1"}
 
 ENTRY = 20          # bytes in the pool of an entry with a bigint key
+ROW = 200           # bytes of a row in table and one index, with some to spare
 
 
 class Shape:
@@ -30,6 +32,18 @@ class Shape:
         self.pool = max(1 * MB, int(32 * MB * scale))
         self.shared_buffers = shared_buffers
         self.max_wal = max_wal
+
+    def with_pool(self, factor):
+        """The same rows and buffers, another pool."""
+        other = copy.copy(self)
+        other.pool = factor * self.pool
+        return other
+
+    def with_all_in_buffers(self):
+        """The same rows and pool; table and index fit into shared buffers."""
+        other = copy.copy(self)
+        other.shared_buffers = max(64 * MB, self.rows * ROW // 1024)
+        return other
 
     def ingest_rows(self, indexes):
         """Five pool-fulls of entries."""

@@ -47,7 +47,8 @@ def latencies(ordered):
     if not ordered:
         return {}
     found = {name: percentile(ordered, share) for name, share in
-             (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999))}
+             (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999),
+              ("p99.99", 0.9999))}
     found["max"] = ordered[-1]
     return found
 

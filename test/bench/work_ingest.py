@@ -5,6 +5,8 @@ ingest-STATEMENT-N-KEYS   STATEMENT copy, insert100, insert1; N 1 or 4 indexes
                           ascending, uuid, text; 5 million rows preloaded
 big-copy                  COPY into 30 million rows, 128 MB of shared buffers,
                           1 GB of WAL between checkpoints, 1 index
+big-copy-pool128          the same with a pool of 128 MB; five pool-fulls are 33
+                          million rows
 big-insert1-async         1-row INSERT there, synchronous_commit off
 big-insert1-sync          the same with synchronous_commit on; begins and ends
                           with a full pool, without the flush at the end
@@ -119,14 +121,14 @@ class Big:
     def __init__(self, bench, name):
         self.name = name
         self.bench = bench
-        self.shape = bench.big
+        self.shape = bench.big.with_pool(4) if name.endswith("-pool128") else bench.big
         self.methods = ["heap", "btree", "cachebatch", "unbuffered"]
         if name != "big-copy":
             self.methods = ["btree", "cachebatch"]
 
     @staticmethod
     def names():
-        return ["big-copy", "big-insert1-async", "big-insert1-sync"]
+        return ["big-copy", "big-copy-pool128", "big-insert1-async", "big-insert1-sync"]
 
     def template(self, method):
         return data.template(self.bench.env, self.shape, method)
@@ -135,12 +137,13 @@ class Big:
         cluster = self.bench.clone(self.template(method))
         first = self.shape.rows + 1
         rows = self.shape.ingest_rows(1)
-        if self.name == "big-copy":
+        copy = self.name.startswith("big-copy")
+        if copy:
             # one more batch of a hundred goes first, untimed, to warm the caches
             warm = data.batches(rows // 100)
             files = self.bench.files.get("uniform", first, rows + warm * data.BATCH)
         cluster.start(self.bench.env.settings(method, self.shape))
-        if self.name == "big-copy":
+        if copy:
             drive.copy_batches(cluster, files[:warm])
             cluster.flush()
             found = self.copy(cluster, files[warm:])

@@ -6,6 +6,12 @@ any-100      100 rows, = ANY of an array
 index-only   1000 keys from a random one on, in order, from the index alone
 mixed        point look-ups and 1-row INSERTs, half and half
 update       UPDATE of an indexed column by the row's id, 4 indexes
+churn        UPDATE of a column without index by the primary key, 4 other
+             indexes, autovacuum on, for 30 times --seconds: transactions a
+             second, and bytes of the 4 indexes at the end
+churn-key    the same, of one of the 4 indexed columns
+any-100-big  100 keys of 30 million, = ANY of an array, from the index alone,
+             all of it in shared buffers, nothing pending
 
 The first four with nothing pending ("empty"), and with a pool, or without one
 a journal, that inserts have filled just before ("full").
@@ -35,6 +41,16 @@ UPDATE = """\\set i random(1, :n)
 \\set new random(1, 4611686018427387903)
 UPDATE events SET k1 = :new WHERE id = :i;
 """
+
+CHURN = {
+    "churn": "\\set i random(1, :n)\n"
+             "UPDATE events SET payload = lpad(:i::text, 60, random()::text) WHERE id = :i;\n",
+    "churn-key": UPDATE,
+}
+
+ARRAYS = 10_000
+ANY_BIG = ("\\set i random(1, :arrays)\nSELECT count(k1) FROM events "
+           "WHERE k1 = ANY ((SELECT keys FROM arrays WHERE i = :i)::bigint[]);\n")
 
 # so that the queries are answered through the index or not at all
 PLAN = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off"
@@ -117,3 +133,88 @@ class Mixed:
         found = measure.stop(max(1, len(times)))
         self.bench.discard(cluster)
         return [dict(found, tps=tps, **drive.latencies(times))]
+
+
+class Churn:
+    """Updates for ten minutes: what row versions do to the indexes."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.memory
+        self.methods = ["btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return list(CHURN)
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, count=4, primary_key=True)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape, autovacuum="on"))
+        cluster.prewarm()
+        measure = drive.Measure(cluster)
+        args = self.bench.args
+        tps, times = drive.pgbench(
+            cluster, [CHURN[self.name]], seconds=(5 if args.quick else 30) * args.seconds,
+            log=True, options=PLAN, variables={"n": self.shape.rows})
+        cluster.flush()
+        found = measure.stop(max(1, len(times)))
+        size = int(cluster.sql("SELECT sum(pg_relation_size(indexrelid)) FROM pg_index "
+                               "WHERE indrelid = 'events'::regclass AND NOT indisprimary"))
+        self.bench.discard(cluster)
+        return [dict(found, tps=tps, index_bytes=size, **drive.latencies(times))]
+
+
+class AnyBig:
+    """= ANY of many keys, index-only, with everything in shared buffers."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.big.with_all_in_buffers()
+        self.methods = ["btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["any-100-big"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.bench.big, method)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape))
+        # made before, so that the query does little else than look keys up
+        cluster.sql(
+            "CREATE TABLE arrays AS SELECT i, array_agg("
+            + data.key("uniform", 1, f"(1 + (i * 7919 + j * 104729) % {self.shape.rows})")
+            + f") AS keys FROM generate_series(1, {ARRAYS}::bigint) i, generate_series(1, 100) j "
+            "GROUP BY i")
+        cluster.sql("CREATE UNIQUE INDEX arrays_i ON arrays USING btree (i)")
+        cluster.sql("VACUUM ANALYZE arrays")
+        # asynchronous commits just before the template's VACUUM hid their rows from it
+        cluster.sql("VACUUM events")
+        cluster.prewarm()
+        self.check(cluster)
+        tps, _ = drive.pgbench(cluster, [ANY_BIG], seconds=self.bench.args.seconds,
+                               variables={"arrays": ARRAYS}, options=PLAN)
+        self.bench.discard(cluster)
+        return [{"tps": tps, "query_us": drive.CLIENTS * 1e6 / tps}]
+
+    def check(self, cluster):
+        """All of it is found, in the index, and is in shared buffers."""
+        db = cluster.connect(PLAN)
+        cursor = db.cursor()
+        for _ in range(2):      # the first one reads the visibility map
+            cursor.execute("EXPLAIN (ANALYZE, BUFFERS) "
+                           + ANY_BIG.split("\n")[1].replace("= :i", "= 1"))
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+        db.close()
+        for wanted in ("Index Only Scan using events_k1", "rows=100 loops=1", "Heap Fetches: 0\n"):
+            if wanted not in plan:
+                raise RuntimeError(f"not {wanted.strip()}:\n{plan}")
+        if " read=" in plan.split("Planning")[0]:
+            raise RuntimeError(f"not all in shared buffers:\n{plan}")
