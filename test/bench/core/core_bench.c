@@ -198,7 +198,8 @@ typedef struct Visit
 	int			to;
 } Visit;
 
-static void
+/* Inlined: gcc 12 drops calls of a function that does nothing but prefetch. */
+static inline __attribute__((always_inline)) void
 fetch_ahead(const Tree *tree, const Visit *visits, int n, int at)
 {
 	if (at + AHEAD < n)
