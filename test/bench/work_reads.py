@@ -158,7 +158,7 @@ class Churn:
         measure = drive.Measure(cluster)
         args = self.bench.args
         tps, times = drive.pgbench(
-            cluster, [CHURN[self.name]], seconds=(5 if args.quick else 30) * args.seconds,
+            cluster, [CHURN[self.name]], seconds=(3 if args.quick else 30) * args.seconds,
             log=True, options=PLAN, variables={"n": self.shape.rows})
         cluster.flush()
         found = measure.stop(max(1, len(times)))
