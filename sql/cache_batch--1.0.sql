@@ -126,7 +126,8 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT applied bigint,
 	OUT no_room bigint,
 	OUT journal_reads bigint,
-	OUT splits bigint)
+	OUT splits bigint,
+	OUT dropped bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_stat_reset() RETURNS void
@@ -200,6 +201,7 @@ SELECT n.nspname AS schemaname,
 	   round(s.applied::numeric / nullif(s.leaf_visits, 0), 2)
 		   AS entries_per_visit,
 	   s.splits,
+	   s.dropped,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,

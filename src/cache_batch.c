@@ -67,6 +67,7 @@ cb_register_wal(void)
 	cb_wal_set_redo(XLOG_CB_SHARE, cb_redo_share);
 	cb_wal_set_redo(XLOG_CB_UNLINK, cb_redo_unlink);
 	cb_wal_set_redo(XLOG_CB_REUSE_PAGE, cb_redo_reuse_page);
+	cb_wal_set_redo(XLOG_CB_LEAF_DELETE, cb_redo_leaf_delete);
 }
 
 static void

@@ -83,6 +83,8 @@ typedef struct CbStage
 	bool		publishing;		/* comparisons may be running */
 	bool		sweep_due;		/* journal was past its limit at commit */
 	bool		flush_due;		/* the same of buckets, and no workers */
+	uint32		nunchanged;		/* entries of updates that left the index's
+								 * columns alone, about */
 	dlist_node	node;			/* in cb_stage_list while there are segments */
 	char	   *data;			/* arena: entries, each MAXALIGNed */
 	Size		used;
@@ -366,6 +368,8 @@ cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
 	stage->nsegs = nsegs;
 	stage->used = used;
 
+	if (nsegs == 0)
+		stage->nunchanged = 0;
 	if (nsegs == 0 && stage->alloc > CB_STAGE_KEEP_SIZE)
 	{
 		pfree(stage->data);
@@ -466,13 +470,15 @@ cb_publish_list_entries(const CbPublication *pub, char *copy,
 }
 
 static void
-cb_publish_to_tree(CbPublication *pub, const CbKeyDesc *kd,
-				   CbSortEntry *entries, int n)
+cb_publish_to_tree(CbPublication *pub, CbKeyDesc *kd, CbSortEntry *entries,
+				   int n)
 {
 	CbApplyStats stats;
 
 	memset(&stats, 0, sizeof(stats));
+	cb_churn_begin(kd, pub->stage->nunchanged > 0);
 	cb_tree_apply(kd, entries, n, &stats);
+	cb_churn_end(kd);
 	cb_stat_add(pub->rel, CB_STAT_DIRECT, n);
 	cb_tree_count_applied(pub->rel, &stats);
 }
@@ -483,7 +489,7 @@ cb_publish_to_tree(CbPublication *pub, const CbKeyDesc *kd,
  * to the tree.  Returns how many did.  Never waits for others (B4).
  */
 static int
-cb_publish_without_room(CbPublication *pub, const CbKeyDesc *kd,
+cb_publish_without_room(CbPublication *pub, CbKeyDesc *kd,
 						CbSortEntry *entries, int n,
 						const CbPublishResult *result)
 {
@@ -525,6 +531,8 @@ cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
 		else
 			pub->journal_size = result.journal_length;
 	}
+	if (pub->buckets.desc != NULL)
+		cb_desc_note_churn(pub->buckets.desc, pub->n, pub->stage->nunchanged);
 }
 
 static inline bool
@@ -981,6 +989,7 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 			   IndexTupleSize(itup));
 		pfree(itup);
 	}
+	stage->nunchanged += index_unchanged;
 	CB_TEST_POINT("stage-insert");
 
 	if (write_through)

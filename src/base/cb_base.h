@@ -75,6 +75,7 @@ typedef enum CbCounter
 	CB_STAT_NO_ROOM,			/* publications that found the pool full */
 	CB_STAT_JOURNAL_READS,		/* journal pages read into private copies */
 	CB_STAT_SPLITS,
+	CB_STAT_DROPPED,			/* dead entries dropped by applies */
 	CB_NUM_COUNTERS
 } CbCounter;
 

@@ -99,6 +99,8 @@ typedef struct CbDesc
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
 	TimestampTz attached_at;
 	TimestampTz used_at;		/* by an insertion, about; a hint */
+	cb_atomic32 nrecent;		/* entries published lately, and those of them */
+	cb_atomic32 nunchanged;		/* that are new versions; hints */
 	uint32		layout_gen;		/* counts changes of the ranges; never reset */
 	uint32		nbuckets;
 	uint32		buckets[CB_DESC_MAX_BUCKETS];	/* in key order */
@@ -191,6 +193,15 @@ extern bool cb_desc_detach_idle(void);
 
 /* Remembers that the journal's tail has moved. */
 extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
+
+/*
+ * Counts entries that were published, and how many came with updates that left
+ * the index's columns alone, about.
+ */
+extern void cb_desc_note_churn(CbDesc *desc, uint32 n, uint32 nunchanged);
+
+/* Are new versions a good part of what was published lately? */
+extern bool cb_desc_has_churn(const CbDesc *desc);
 
 /* Detaches and removes the descriptors of a database, or of a file. */
 extern void cb_desc_forget_database(Oid dboid);

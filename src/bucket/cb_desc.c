@@ -257,6 +257,39 @@ cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
 	LWLockRelease(&desc->lock);
 }
 
+/* of so many entries those before are forgotten, half of them at a time */
+#define CB_DESC_RECENT		16384
+
+/* one in so many is a good part */
+#define CB_DESC_CHURN_PART	16
+
+void
+cb_desc_note_churn(CbDesc *desc, uint32 n, uint32 nunchanged)
+{
+	uint32		recent = cb_fetch_add(&desc->nrecent, n) + n;
+	uint64		unchanged;
+
+	if (nunchanged > 0)
+		(void) cb_fetch_add(&desc->nunchanged, Min(n, nunchanged));
+	if (recent < CB_DESC_RECENT)
+		return;
+
+	/* others may count meanwhile: these are hints */
+	unchanged = cb_load_relaxed(&desc->nunchanged);
+	cb_store_relaxed(&desc->nrecent, CB_DESC_RECENT / 2);
+	cb_store_relaxed(&desc->nunchanged,
+					 unchanged * (CB_DESC_RECENT / 2) / recent);
+}
+
+bool
+cb_desc_has_churn(const CbDesc *desc)
+{
+	uint32		unchanged = cb_load_relaxed(&desc->nunchanged);
+
+	return unchanged > 0 &&
+		unchanged >= cb_load_relaxed(&desc->nrecent) / CB_DESC_CHURN_PART;
+}
+
 /* Detaches and removes; table lock EXCL.  False: a chunk has an owner. */
 static bool
 cb_desc_remove(CbDesc *desc)
@@ -444,6 +477,8 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&desc->tail, attach->tail);
 	desc->attached_at = attach->now;
 	desc->used_at = attach->now;
+	cb_store_relaxed(&desc->nrecent, 0);
+	cb_store_relaxed(&desc->nunchanged, 0);
 	desc->layout_gen++;
 	desc->attach_id = cb_fetch_add(&cb_pool->next_attach_id, 1);
 	desc->state = CB_DESC_ATTACHED;

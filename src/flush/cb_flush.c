@@ -109,6 +109,7 @@ static void
 cb_flush_apply(CbFlush *flush, uint32 bucket)
 {
 	cb_key_init(&flush->kd, flush->rel);
+	cb_churn_begin(&flush->kd, cb_desc_has_churn(flush->desc));
 	cb_flush_collect(flush);
 #ifdef CB_MUTATE_I1_RETIRE_FIRST
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
@@ -117,6 +118,7 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 	cb_key_sort(&flush->kd, flush->entries, flush->n);
 	cb_tree_apply(&flush->kd, flush->entries, flush->n, &flush->stats);
 	CB_TEST_POINT("flush-applied");
+	cb_churn_end(&flush->kd);
 	cb_flush_adapt(flush, bucket);
 #ifndef CB_MUTATE_I1_RETIRE_FIRST
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);

@@ -200,7 +200,6 @@ cb_page_note_deleted(Page page)
 {
 	CbPageOpaque opaque = CbPageGetOpaque(page);
 
-	opaque->cycleid = 0;
 	opaque->flags &= ~CBP_HAS_GARBAGE;
 	if (PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
 		opaque->flags |= CBP_EMPTY;

@@ -197,6 +197,7 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 	batch->tuples = palloc(sizeof(IndexTuple) * covered);
 	batch->offsets = palloc(sizeof(OffsetNumber) * covered);
 	batch->n = 0;
+	batch->ndead = 0;
 	batch->len = 0;
 	for (batch->taken = 0; batch->taken < covered; batch->taken++)
 	{
@@ -204,6 +205,11 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 		Size		size = MAXALIGN(IndexTupleSize(itup));
 		bool		found;
 
+		if (entries[batch->taken].dead)
+		{
+			batch->ndead++;
+			continue;
+		}
 		if (batch->n > 0 && batch->len + size > limit)
 			break;
 		low = cb_apply_find_place(kd, page, low, itup, &found);
@@ -309,36 +315,49 @@ cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
 	Page		page = BufferGetPage(buf);
 	CbLeafBatch batch;
 	Size		limit = 3 * CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
+	bool		asked = false;
 	int			placed;
 
 	*moved = false;
-	do
+	for (;;)
 	{
 		/* the caller resets the context */
 		cb_apply_place(kd, page, entries, n, limit, &batch);
 		cb_tree_check_still_locked(kd->rel, buf);
 		placed = batch.n;
-		limit = batch.len / 2;
 
 		CB_TEST_POINT("apply-leaf");
 		if (batch.n == 0)
-			UnlockReleaseBuffer(buf);
-		else if (cb_apply_has_room(kd->rel, page, &batch))
-			cb_apply_in_place(kd->rel, buf, &batch);
-		else if (!cb_apply_by_rewriting(kd, buf, &batch, stats, moved))
 		{
-			/* with fewer, then */
-			if (placed == 1)
-				elog(ERROR, "cache_batch: no way to split leaf %u of index \"%s\"",
-					 BufferGetBlockNumber(buf), RelationGetRelationName(kd->rel));
+			UnlockReleaseBuffer(buf);
+			break;
+		}
+		if (cb_apply_has_room(kd->rel, page, &batch))
+		{
+			cb_apply_in_place(kd->rel, buf, &batch);
+			break;
+		}
+
+		/* what is dead makes room */
+		if (!asked && cb_churn_drop(kd, buf, &batch, entries, stats))
+		{
+			asked = true;
 			continue;
 		}
-		break;
-	} while (true);
+		asked = true;
+		if (cb_apply_by_rewriting(kd, buf, &batch, stats, moved))
+			break;
+
+		/* with fewer, then */
+		if (placed == 1)
+			elog(ERROR, "cache_batch: no way to split leaf %u of index \"%s\"",
+				 BufferGetBlockNumber(buf), RelationGetRelationName(kd->rel));
+		limit = batch.len / 2;
+	}
 
 	stats->visits++;
 	stats->entries += placed;
-	stats->duplicates += batch.taken - placed;
+	stats->duplicates += batch.taken - batch.ndead - placed;
 	return batch.taken;
 }
 
@@ -455,6 +474,7 @@ cb_tree_count_applied(Relation rel, const CbApplyStats *stats)
 	cb_stat_add(rel, CB_STAT_DESCENTS, stats->descents);
 	cb_stat_add(rel, CB_STAT_APPLIED, stats->entries);
 	cb_stat_add(rel, CB_STAT_SPLITS, stats->splits);
+	cb_stat_add(rel, CB_STAT_DROPPED, stats->dropped);
 }
 
 /* entries a leaf for a batch to be worth applying at once (k) */

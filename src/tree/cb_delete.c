@@ -52,15 +52,6 @@ typedef struct CbDeleteState
 	BlockNumber scan_blkno;		/* how far the pass has come */
 } CbDeleteState;
 
-/* what is to go from one leaf */
-typedef struct CbDeletable
-{
-	int			nordinals;		/* of its base */
-	uint16		ordinals[CB_PACK_MAX_ENTRIES];
-	int			noffsets;		/* plain */
-	OffsetNumber offsets[MaxIndexTuplesPerPage];
-} CbDeletable;
-
 /* Remove items, as one atomic action.  buf is locked for cleanup. */
 static void
 cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
@@ -70,6 +61,7 @@ cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 	START_CRIT_SECTION();
 	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
 				   dead->noffsets);
+	CbPageGetOpaque(page)->cycleid = 0;
 	MarkBufferDirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
@@ -110,6 +102,7 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 			   xlrec->nitems * sizeof(OffsetNumber));
 		cb_leaf_delete(page, dead.ordinals, xlrec->nordinals, dead.offsets,
 					   xlrec->nitems);
+		CbPageGetOpaque(page)->cycleid = 0;
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buf);
 	}

@@ -28,6 +28,8 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 	kd->nkeyatts = IndexRelationGetNumberOfKeyAttributes(rel);
 	kd->abbrev.kind = CB_ABBREV_UNKNOWN;
 	kd->hash = CB_HASH_NONE;
+	kd->heap = NULL;
+	kd->churn = false;
 	memset(kd->ssup, 0, sizeof(SortSupportData) * kd->nkeyatts);
 
 	for (int i = 0; i < kd->nkeyatts; i++)
@@ -197,6 +199,7 @@ void
 cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry, IndexTuple itup)
 {
 	entry->first = index_getattr(itup, 1, kd->tupdesc, &entry->first_null);
+	entry->dead = false;
 	entry->itup = itup;
 	entry->pos = 0;
 }

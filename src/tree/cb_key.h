@@ -60,6 +60,9 @@ typedef struct CbKeyDesc
 	int			nkeyatts;
 	CbAbbrev	abbrev;
 	CbHashKind	hash;
+	Relation	heap;			/* the table, to be asked which entries are
+								 * dead; NULL: nobody asks (cb_churn.c) */
+	bool		churn;			/* are new entries likely to be new versions? */
 	SortSupportData ssup[INDEX_MAX_KEYS];
 } CbKeyDesc;
 
@@ -87,6 +90,7 @@ typedef struct CbSortEntry
 {
 	Datum		first;
 	bool		first_null;
+	bool		dead;			/* to everyone: not put into the tree */
 	IndexTuple	itup;
 	CbPos		pos;			/* journal position, or 0 */
 } CbSortEntry;

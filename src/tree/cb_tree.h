@@ -76,12 +76,14 @@ typedef struct CbApplyStats
 	int64		visits;			/* leaves locked and changed */
 	int64		descents;		/* descents from the root */
 	int64		splits;
+	int64		dropped;		/* dead ones: out of leaves, or never put in */
 } CbApplyStats;
 
 /* the entries of a batch that go to one leaf, with their places */
 typedef struct CbLeafBatch
 {
 	int			taken;			/* entries of the input dealt with */
+	int			ndead;			/* dead ones among them, which were dropped */
 	int			n;				/* new ones among them */
 	Size		len;			/* MAXALIGNed bytes of the new ones */
 	IndexTuple *tuples;
@@ -125,6 +127,27 @@ extern void cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 							  const OffsetNumber *offsets, const char *tuples,
 							  Size len, Buffer *child_bufs, int nchildren);
 extern void cb_redo_insert(XLogReaderState *record);
+
+/* cb_churn.c */
+
+/*
+ * Lets applies with this description ask the table for dead entries, if its
+ * lock can be had at once; churn: new entries are likely to be new versions of
+ * rows.  The index is locked.  To be undone by cb_churn_end(), or an error.
+ */
+extern void cb_churn_begin(CbKeyDesc *kd, bool churn);
+extern void cb_churn_end(CbKeyDesc *kd);
+
+/*
+ * Drops entries that are dead to everyone: from the leaf, which is exclusively
+ * locked, as one atomic action, and from the batch, whose entries are marked
+ * dead.  False: there were none, or not enough reason to look.  entries: those
+ * that the batch was made of.
+ */
+extern bool cb_churn_drop(const CbKeyDesc *kd, Buffer buf,
+						  const CbLeafBatch *batch, CbSortEntry *entries,
+						  CbApplyStats *stats);
+extern void cb_redo_leaf_delete(XLogReaderState *record);
 
 /* cb_repack.c */
 
@@ -190,6 +213,16 @@ extern void cb_load_add(CbLoader *loader, IndexTuple itup);
 extern void cb_load_finish(CbLoader *loader);
 
 /* cb_delete.c */
+
+/* what is to go from one leaf, both ascending */
+typedef struct CbDeletable
+{
+	int			nordinals;		/* of its base */
+	uint16		ordinals[CB_PACK_MAX_ENTRIES];
+	int			noffsets;		/* plain */
+	OffsetNumber offsets[MaxIndexTuplesPerPage];
+} CbDeletable;
+
 extern void cb_tree_bulk_delete(IndexVacuumInfo *info,
 								IndexBulkDeleteResult *stats,
 								IndexBulkDeleteCallback callback,

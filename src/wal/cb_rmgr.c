@@ -87,6 +87,13 @@ cb_rmgr_desc_leaf(StringInfo buf, uint8 info, char *rec)
 		appendStringInfo(buf, "nitems %u, nordinals %u",
 						 xlrec->nitems, xlrec->nordinals);
 	}
+	else if (info == XLOG_CB_LEAF_DELETE)
+	{
+		xl_cb_leaf_delete *xlrec = (xl_cb_leaf_delete *) rec;
+
+		appendStringInfo(buf, "horizon %u, nitems %u, nordinals %u",
+						 xlrec->horizon, xlrec->nitems, xlrec->nordinals);
+	}
 	else if (info == XLOG_CB_LEAF_PACK)
 	{
 		xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) rec;
@@ -161,6 +168,8 @@ cb_rmgr_identify(uint8 info)
 			return "UNLINK";
 		case XLOG_CB_REUSE_PAGE:
 			return "REUSE_PAGE";
+		case XLOG_CB_LEAF_DELETE:
+			return "LEAF_DELETE";
 	}
 	return NULL;
 }

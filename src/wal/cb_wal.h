@@ -39,7 +39,8 @@
 #define XLOG_CB_SHARE				0x80
 #define XLOG_CB_UNLINK				0x90
 #define XLOG_CB_REUSE_PAGE			0xA0
-#define CB_NUM_WAL_ACTIONS			11
+#define XLOG_CB_LEAF_DELETE			0xB0
+#define CB_NUM_WAL_ACTIONS			12
 
 /*
  * Append to the journal.
@@ -136,6 +137,23 @@ typedef struct xl_cb_vacuum_leaf
 
 #define SizeOfCbVacuumLeaf \
 	(offsetof(xl_cb_vacuum_leaf, nordinals) + sizeof(uint16))
+
+/*
+ * Remove entries of rows that are dead to everyone from a leaf, without
+ * VACUUM.  Standbys end the queries that could see them first.
+ *
+ * block 0: the leaf; its data: as of xl_cb_vacuum_leaf.  Nothing may be left to
+ * remove: then the record stands for entries that were on their way to it.
+ */
+typedef struct xl_cb_leaf_delete
+{
+	TransactionId horizon;		/* latest one that made a row dead */
+	uint16		nitems;
+	uint16		nordinals;
+} xl_cb_leaf_delete;
+
+#define SizeOfCbLeafDelete \
+	(offsetof(xl_cb_leaf_delete, nordinals) + sizeof(uint16))
 
 /*
  * Put all entries of a leaf, and new ones, into its base.

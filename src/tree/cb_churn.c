@@ -1,0 +1,566 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_churn.c
+ *	  Dropping the entries of rows that are dead to everyone, before a leaf is
+ *	  packed or split for want of room.
+ *
+ * An UPDATE that leaves the index's columns alone brings an entry with the key
+ * of an older one, which is dead once no snapshot needs the old version.  The
+ * table is asked, page by page, through the server's interface for index
+ * deletion; what it calls deletable is removed from the leaf, and not put into
+ * it if it is part of the batch.  One record tells standbys first to end the
+ * queries that could see it.
+ *
+ * Two reasons to ask for an entry: a scan has found it dead; or new entries
+ * tend to be new versions (kd->churn), and another entry, of leaf or batch, has
+ * the same bytes.  The latter is a guess, so table pages are asked as long as
+ * enough of them have something to drop.
+ *
+ * The leaf's lock is held while table pages are share-locked, as in nbtree.
+ * Nobody waits for a leaf with a table page locked.  No keys are compared.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/standby.h"
+#include "tree/cb_tree.h"
+#include "wal/cb_wal.h"
+
+/* table pages asked on a guess: all in all, and in vain beyond those not */
+#define CB_CHURN_MAX_BLOCKS	256
+#define CB_CHURN_PATIENCE	4
+
+/* table pages that are read ahead */
+#define CB_CHURN_PREFETCH	4
+
+/* room to make beyond what the batch needs */
+#define CB_CHURN_RESERVE	(CB_PAGE_ROOM / 8)
+
+/* counters of entries by their hashes, to see which are alike; power of 2 */
+#define CB_CHURN_SLOTS		8192
+
+typedef enum CbChurnOrigin
+{
+	CB_CHURN_BASE,
+	CB_CHURN_PLAIN,
+	CB_CHURN_NEW				/* of the batch */
+} CbChurnOrigin;
+
+typedef struct CbChurnItem
+{
+	ItemPointerData tid;
+	uint16		number;			/* its ordinal, offset, or place in the batch */
+	uint16		size;			/* what the page gains, about */
+	uint16		slot;
+	uint8		origin;
+	uint8		weight;			/* how likely it is dead; 0: no reason */
+	bool		killed;			/* a scan has found it dead */
+	bool		dead;			/* the table says so */
+} CbChurnItem;
+
+/* the items of one table page, one after the other */
+typedef struct CbChurnBlock
+{
+	BlockNumber block;
+	int			first;
+	int			n;
+	int			weight;
+	bool		killed;			/* has killed ones */
+} CbChurnBlock;
+
+typedef struct CbChurn
+{
+	const CbKeyDesc *kd;
+	Buffer		buf;
+	const CbLeafBatch *batch;
+	int			n;
+	CbChurnItem *items;
+	int			nblocks;
+	CbChurnBlock *blocks;
+	bool		any_killed;
+	int			ndead;
+	Size		gained;			/* room, about */
+	TransactionId horizon;		/* latest that made one of the dead dead */
+} CbChurn;
+
+/* ---------- the table ---------- */
+
+void
+cb_churn_begin(CbKeyDesc *kd, bool churn)
+{
+	Oid			heapoid = kd->rel->rd_index->indrelid;
+
+	/* whoever inserts has the lock; a worker does not wait for it (B1) */
+	if (!ConditionalLockRelationOid(heapoid, AccessShareLock))
+		return;
+	kd->heap = try_relation_open(heapoid, NoLock);
+	kd->churn = churn;
+	if (kd->heap == NULL)
+		UnlockRelationOid(heapoid, AccessShareLock);
+}
+
+void
+cb_churn_end(CbKeyDesc *kd)
+{
+	if (kd->heap != NULL)
+		relation_close(kd->heap, AccessShareLock);
+	kd->heap = NULL;
+}
+
+/* ---------- candidates ---------- */
+
+static inline uint16
+cb_churn_slot(IndexTuple itup)
+{
+	return hash_bytes((unsigned char *) itup + sizeof(IndexTupleData),
+					  IndexTupleSize(itup) - sizeof(IndexTupleData)) %
+		CB_CHURN_SLOTS;
+}
+
+static void
+cb_churn_add(CbChurn *churn, CbChurnOrigin origin, uint16 number,
+			 IndexTuple itup, Size size, bool killed)
+{
+	CbChurnItem *item = &churn->items[churn->n++];
+
+	item->tid = itup->t_tid;
+	item->number = number;
+	item->size = size;
+	item->slot = churn->kd->churn ? cb_churn_slot(itup) : 0;
+	item->origin = origin;
+	item->weight = 0;
+	item->killed = killed;
+	item->dead = false;
+	churn->any_killed |= killed;
+}
+
+/* The entries of the leaf's base; its size is shared among them. */
+static void
+cb_churn_add_base(CbChurn *churn, CbLeaf *leaf)
+{
+	Size		len;
+	char	   *blob;
+
+	if (leaf->nbase == 0)
+		return;
+	blob = cb_leaf_blob(leaf->page, &len);
+	for (int i = 0; i < leaf->nbase; i++)
+	{
+		CbLeafTuple tuple;
+		IndexTuple	itup = cb_leaf_read(leaf, i, &tuple);
+
+		if (itup == NULL)
+			cb_tree_report_damaged(churn->kd->rel, leaf->page);
+		cb_churn_add(churn, CB_CHURN_BASE, i, itup,
+					 Max(len / leaf->nbase, 1), cb_pack_is_dead(blob, i));
+	}
+}
+
+/* Lists all entries of the leaf and the batch. */
+static void
+cb_churn_list(CbChurn *churn)
+{
+	Page		page = BufferGetPage(churn->buf);
+	OffsetNumber first = CbPageFirstPlain(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	const CbLeafBatch *batch = churn->batch;
+	CbLeaf		leaf;
+
+	/* what is checked can lose entries without fail */
+	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf) ||
+		max > MaxIndexTuplesPerPage)
+		cb_tree_report_damaged(churn->kd->rel, page);
+	churn->items = palloc(sizeof(CbChurnItem) *
+						  (leaf.nbase + max + batch->n));
+	cb_churn_add_base(churn, &leaf);
+	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
+	{
+		IndexTuple	itup = CbPageGetTuple(page, off);
+
+		cb_churn_add(churn, CB_CHURN_PLAIN, off, itup, CbItemSpace(itup),
+					 ItemIdIsDead(PageGetItemId(page, off)));
+	}
+	for (int i = 0; i < batch->n; i++)
+		cb_churn_add(churn, CB_CHURN_NEW, i, batch->tuples[i],
+					 CbItemSpace(batch->tuples[i]), false);
+}
+
+/*
+ * An old entry is probably dead if there is a new one alike.  Of several new
+ * ones, or several old ones, one may be alive.
+ */
+static void
+cb_churn_weigh(CbChurn *churn)
+{
+	uint8		nold[CB_CHURN_SLOTS] = {0};
+	uint8		nnew[CB_CHURN_SLOTS] = {0};
+
+	for (int i = 0; i < churn->n; i++)
+	{
+		CbChurnItem *item = &churn->items[i];
+		uint8	   *count = item->origin == CB_CHURN_NEW ?
+		&nnew[item->slot] : &nold[item->slot];
+
+		*count += *count < PG_UINT8_MAX;
+	}
+	for (int i = 0; i < churn->n; i++)
+	{
+		CbChurnItem *item = &churn->items[i];
+
+		if (item->origin == CB_CHURN_NEW)
+			item->weight = nnew[item->slot] > 1;
+		else if (nnew[item->slot] > 0)
+			item->weight = 4;
+		else
+			item->weight = nold[item->slot] > 1;
+	}
+}
+
+static int
+cb_churn_compare_items(const void *a, const void *b)
+{
+	return ItemPointerCompare(&((CbChurnItem *) a)->tid,
+							  &((CbChurnItem *) b)->tid);
+}
+
+/* Groups the items by table page. */
+static void
+cb_churn_group(CbChurn *churn)
+{
+	CbChurnBlock *block = NULL;
+
+	qsort(churn->items, churn->n, sizeof(CbChurnItem), cb_churn_compare_items);
+	churn->blocks = palloc(sizeof(CbChurnBlock) * churn->n);
+	for (int i = 0; i < churn->n; i++)
+	{
+		CbChurnItem *item = &churn->items[i];
+		BlockNumber blkno = ItemPointerGetBlockNumber(&item->tid);
+
+		if (block == NULL || block->block != blkno)
+		{
+			block = &churn->blocks[churn->nblocks++];
+			memset(block, 0, sizeof(CbChurnBlock));
+			block->block = blkno;
+			block->first = i;
+		}
+		block->n++;
+		block->weight += item->weight;
+		block->killed |= item->killed;
+	}
+}
+
+/* ---------- asking ---------- */
+
+/* a question to the table */
+typedef struct CbChurnOp
+{
+	TM_IndexDeleteOp op;
+	int		   *id;				/* of each item */
+} CbChurnOp;
+
+static void
+cb_churn_op_init(CbChurnOp *op, const CbChurn *churn, bool bottomup)
+{
+	op->op.irel = churn->kd->rel;
+	op->op.iblknum = BufferGetBlockNumber(churn->buf);
+	op->op.bottomup = bottomup;
+	op->op.bottomupfreespace = PG_INT16_MAX;	/* all of the page, then */
+	op->op.ndeltids = 0;
+	op->op.deltids = palloc(sizeof(TM_IndexDelete) * churn->n);
+	op->op.status = palloc(sizeof(TM_IndexStatus) * churn->n);
+	op->id = palloc(sizeof(int) * churn->n);
+}
+
+/*
+ * Adds the items of a table page.  The table wants each TID once, while base,
+ * tail and batch may all have the same entry (U15).
+ */
+static void
+cb_churn_op_add(CbChurnOp *op, const CbChurn *churn, const CbChurnBlock *block)
+{
+	for (int i = block->first; i < block->first + block->n; i++)
+	{
+		CbChurnItem *item = &churn->items[i];
+		int			id = op->op.ndeltids - 1;
+
+		if (i == block->first || !ItemPointerEquals(&item->tid, &item[-1].tid))
+		{
+			id = op->op.ndeltids++;
+			op->op.deltids[id].tid = item->tid;
+			op->op.deltids[id].id = id;
+			op->op.status[id].idxoffnum = Max(item->number, FirstOffsetNumber);
+			op->op.status[id].knowndeletable = false;
+			op->op.status[id].promising = false;
+			op->op.status[id].freespace = item->size;
+		}
+		op->id[i] = id;
+		op->op.status[id].knowndeletable |= item->killed && !op->op.bottomup;
+		op->op.status[id].promising |= item->weight > 0 && op->op.bottomup;
+	}
+}
+
+static void
+cb_churn_op_ask(CbChurnOp *op, CbChurn *churn)
+{
+	TransactionId horizon = table_index_delete_tuples(churn->kd->heap, &op->op);
+
+	if (TransactionIdIsValid(horizon) &&
+		(!TransactionIdIsValid(churn->horizon) ||
+		 TransactionIdFollows(horizon, churn->horizon)))
+		churn->horizon = horizon;
+}
+
+/* Takes the answer for a table page; does it have dead items? */
+static bool
+cb_churn_op_take(const CbChurnOp *op, CbChurn *churn, const CbChurnBlock *block)
+{
+	int			before = churn->ndead;
+
+	for (int i = block->first; i < block->first + block->n; i++)
+	{
+		CbChurnItem *item = &churn->items[i];
+
+		if (item->dead || !op->op.status[op->id[i]].knowndeletable)
+			continue;
+		item->dead = true;
+		churn->ndead++;
+		churn->gained += item->size;
+	}
+	return churn->ndead > before;
+}
+
+/*
+ * Drops what scans have found dead, and what the table finds dead on the same
+ * pages, which it has to look at for the horizon.
+ */
+static void
+cb_churn_ask_killed(CbChurn *churn)
+{
+	CbChurnOp	op;
+
+	cb_churn_op_init(&op, churn, false);
+	for (int i = 0; i < churn->nblocks; i++)
+	{
+		if (churn->blocks[i].killed)
+			cb_churn_op_add(&op, churn, &churn->blocks[i]);
+	}
+	cb_churn_op_ask(&op, churn);
+	for (int i = 0; i < churn->nblocks; i++)
+	{
+		if (churn->blocks[i].killed)
+			(void) cb_churn_op_take(&op, churn, &churn->blocks[i]);
+	}
+}
+
+/* The most likely first; those that need not be asked any more are last. */
+static int
+cb_churn_compare_blocks(const void *a, const void *b)
+{
+	const CbChurnBlock *ba = a;
+	const CbChurnBlock *bb = b;
+
+	if (ba->killed != bb->killed)
+		return ba->killed ? 1 : -1;
+	if (ba->weight != bb->weight)
+		return bb->weight - ba->weight;
+	return ba->block < bb->block ? -1 : 1;
+}
+
+/*
+ * Asks for likely ones, until target bytes are gained or too many pages were
+ * asked in vain.  One page at a time: the table gives up at the first page
+ * without dead rows, and we know better how likely the next one is.
+ */
+static void
+cb_churn_ask_likely(CbChurn *churn, Size target)
+{
+	int			useful = 0;
+	CbChurnOp	op;
+
+	cb_churn_op_init(&op, churn, true);
+	qsort(churn->blocks, churn->nblocks, sizeof(CbChurnBlock),
+		  cb_churn_compare_blocks);
+	for (int i = 0; i < Min(churn->nblocks, CB_CHURN_MAX_BLOCKS); i++)
+	{
+		CbChurnBlock *block = &churn->blocks[i];
+
+		if (block->killed || block->weight == 0 || churn->gained >= target ||
+			i - useful > useful + CB_CHURN_PATIENCE)
+			break;
+		if (i + CB_CHURN_PREFETCH < churn->nblocks &&
+			block[CB_CHURN_PREFETCH].weight > 0)
+			(void) PrefetchBuffer(churn->kd->heap, MAIN_FORKNUM,
+								  block[CB_CHURN_PREFETCH].block);
+		op.op.ndeltids = 0;
+		cb_churn_op_add(&op, churn, block);
+		cb_churn_op_ask(&op, churn);
+		useful += cb_churn_op_take(&op, churn, block);
+	}
+}
+
+/* ---------- dropping ---------- */
+
+static int
+cb_churn_compare_places(const void *a, const void *b)
+{
+	return (int) *(const uint16 *) a - (int) *(const uint16 *) b;
+}
+
+/* What is to go from the leaf. */
+static void
+cb_churn_collect(const CbChurn *churn, CbDeletable *dead)
+{
+	dead->nordinals = dead->noffsets = 0;
+	for (int i = 0; i < churn->n; i++)
+	{
+		const CbChurnItem *item = &churn->items[i];
+
+		if (!item->dead)
+			continue;
+		if (item->origin == CB_CHURN_BASE)
+			dead->ordinals[dead->nordinals++] = item->number;
+		else if (item->origin == CB_CHURN_PLAIN)
+			dead->offsets[dead->noffsets++] = item->number;
+	}
+	qsort(dead->ordinals, dead->nordinals, sizeof(uint16),
+		  cb_churn_compare_places);
+	qsort(dead->offsets, dead->noffsets, sizeof(OffsetNumber),
+		  cb_churn_compare_places);
+}
+
+/* The batch's dead entries are not put into the tree. */
+static void
+cb_churn_mark_batch(const CbChurn *churn, CbSortEntry *entries)
+{
+	bool	   *dead = palloc0(churn->batch->n + 1);
+	int			next = 0;
+
+	for (int i = 0; i < churn->n; i++)
+	{
+		if (churn->items[i].dead && churn->items[i].origin == CB_CHURN_NEW)
+			dead[churn->items[i].number] = true;
+	}
+	for (int i = 0; next < churn->batch->n; i++)
+	{
+		if (entries[i].itup == churn->batch->tuples[next])
+			entries[i].dead = dead[next++];
+	}
+}
+
+/*
+ * Removes entries, as one atomic action.  Cycle ids are VACUUM's: they stay
+ * (A11).
+ */
+static void
+cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
+				TransactionId horizon)
+{
+	Page		page = BufferGetPage(buf);
+
+	START_CRIT_SECTION();
+	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
+				   dead->noffsets);
+#ifdef CB_MUTATE_A11_CHURN
+	CbPageGetOpaque(page)->cycleid = 0;
+#endif
+	MarkBufferDirty(buf);
+	if (RelationNeedsWAL(rel))
+	{
+		xl_cb_leaf_delete xlrec;
+		XLogRecPtr	lsn;
+
+		xlrec.horizon = XLogStandbyInfoActive() ? horizon : InvalidTransactionId;
+#ifdef CB_MUTATE_U6_HORIZON
+		xlrec.horizon = InvalidTransactionId;
+#endif
+		xlrec.nitems = dead->noffsets;
+		xlrec.nordinals = dead->nordinals;
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfCbLeafDelete);
+		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+		XLogRegisterBufData(0, (char *) dead->ordinals,
+							dead->nordinals * sizeof(uint16));
+		XLogRegisterBufData(0, (char *) dead->offsets,
+							dead->noffsets * sizeof(OffsetNumber));
+		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_LEAF_DELETE);
+		PageSetLSN(page, lsn);
+	}
+	END_CRIT_SECTION();
+}
+
+bool
+cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
+			  CbSortEntry *entries, CbApplyStats *stats)
+{
+	Page		page = BufferGetPage(buf);
+	Size		room = PageGetExactFreeSpace(page);
+	Size		need = batch->len + batch->n * sizeof(ItemIdData);
+	CbChurn		churn = {.kd = kd, .buf = buf, .batch = batch};
+	CbDeletable dead;
+
+	if (kd->heap == NULL ||
+		!(kd->churn || CbPageGetOpaque(page)->flags & CBP_HAS_GARBAGE))
+		return false;
+
+	cb_churn_list(&churn);
+	if (kd->churn)
+		cb_churn_weigh(&churn);
+	cb_churn_group(&churn);
+	if (churn.any_killed)
+		cb_churn_ask_killed(&churn);
+	if (kd->churn)
+		cb_churn_ask_likely(&churn, CB_CHURN_RESERVE +
+							(need > room ? need - room : 0));
+	if (churn.ndead == 0)
+		return false;
+
+	cb_churn_collect(&churn, &dead);
+	cb_churn_mark_batch(&churn, entries);
+	cb_churn_delete(kd->rel, buf, &dead, churn.horizon);
+	stats->dropped += churn.ndead;
+	return true;
+}
+
+/* Redo of XLOG_CB_LEAF_DELETE: conflicts first, then as the doing side. */
+void
+cb_redo_leaf_delete(XLogReaderState *record)
+{
+	xl_cb_leaf_delete *xlrec = (xl_cb_leaf_delete *) XLogRecGetData(record);
+	Buffer		buf;
+
+	if (InHotStandby)
+	{
+		RelFileNode node;
+
+		XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
+		ResolveRecoveryConflictWithSnapshot(xlrec->horizon, node);
+	}
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buf);
+		char	   *data = XLogRecGetBlockData(record, 0, NULL);
+		CbDeletable dead;
+
+		/* the record's data is not aligned */
+		memcpy(dead.ordinals, data, xlrec->nordinals * sizeof(uint16));
+		memcpy(dead.offsets, data + xlrec->nordinals * sizeof(uint16),
+			   xlrec->nitems * sizeof(OffsetNumber));
+		cb_leaf_delete(page, dead.ordinals, xlrec->nordinals, dead.offsets,
+					   xlrec->nitems);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}
