@@ -315,6 +315,10 @@ cb_churn_op_ask(CbChurnOp *op, CbChurn *churn)
 {
 	TransactionId horizon = table_index_delete_tuples(churn->kd->heap, &op->op);
 
+#ifdef CB_MUTATE_U6_ASK
+	for (int i = 0; i < op->op.ndeltids; i++)
+		op->op.status[i].knowndeletable |= op->op.status[i].promising;
+#endif
 	if (TransactionIdIsValid(horizon) &&
 		(!TransactionIdIsValid(churn->horizon) ||
 		 TransactionIdFollows(horizon, churn->horizon)))

@@ -99,6 +99,20 @@ $node->safe_psql('postgres', qq(
 cmp_ok($node->safe_psql('postgres',
 		"SELECT count(*) FROM dead JOIN cache_batch_page_items('vt_k', $passed) i ON i.htid = dead.htid"),
 	'>', 0, 'dead entries have gone to a block that VACUUM has passed');
+
+# who drops some of them, and others, leaves the mark that leads VACUUM back
+my $mark = "SELECT cycleid FROM cache_batch_page('vt_k', $passed)";
+my $cycle = $node->safe_psql('postgres', $mark);
+my $dropped = q(SELECT dropped FROM cache_batch_stat_indexes WHERE indexrelname = 'vt_k');
+my $before = $node->safe_psql('postgres', $dropped);
+$node->safe_psql('postgres', qq(
+	CREATE TABLE part AS SELECT min(k) AS k FROM dead JOIN cache_batch_page_items('vt_k', $passed) i ON i.htid = dead.htid;
+	$forced SELECT count(id) FROM vt WHERE k = (SELECT k FROM part);
+	INSERT INTO vt SELECT 5000 + i, (SELECT k FROM part) || i FROM generate_series(1, 30) i;
+	SELECT cache_batch_flush('vt_k')));
+cmp_ok($node->safe_psql('postgres', $dropped), '>', $before, 'dead entries are dropped there');
+cmp_ok($cycle, '>', 0, 'marked for VACUUM');
+is($node->safe_psql('postgres', $mark), $cycle, 'and still marked');
 $reader->query_safe('COMMIT');
 $reader->quit;
 ok($vacuum->finish, 'VACUUM ends');
