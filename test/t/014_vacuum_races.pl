@@ -105,10 +105,12 @@ my $mark = "SELECT cycleid FROM cache_batch_page('vt_k', $passed)";
 my $cycle = $node->safe_psql('postgres', $mark);
 my $dropped = q(SELECT dropped FROM cache_batch_stat_indexes WHERE indexrelname = 'vt_k');
 my $before = $node->safe_psql('postgres', $dropped);
+# one more than there is room for
+my $n = 1 + $node->safe_psql('postgres', "SELECT free_space / 220 FROM cache_batch_page('vt_k', $passed)");
 $node->safe_psql('postgres', qq(
 	CREATE TABLE part AS SELECT min(k) AS k FROM dead JOIN cache_batch_page_items('vt_k', $passed) i ON i.htid = dead.htid;
 	$forced SELECT count(id) FROM vt WHERE k = (SELECT k FROM part);
-	INSERT INTO vt SELECT 5000 + i, (SELECT k FROM part) || i FROM generate_series(1, 30) i;
+	INSERT INTO vt SELECT 5000 + i, (SELECT k FROM part) || i FROM generate_series(1, $n) i;
 	SELECT cache_batch_flush('vt_k')));
 cmp_ok($node->safe_psql('postgres', $dropped), '>', $before, 'dead entries are dropped there');
 cmp_ok($cycle, '>', 0, 'marked for VACUUM');
