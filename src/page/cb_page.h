@@ -62,7 +62,7 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_INCOMPLETE_SPLIT	(1 << 5)	/* right sibling has no downlink */
 #define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
 #define CBP_HALF_DEAD			(1 << 7)	/* not used */
-#define CBP_EMPTY				(1 << 8)	/* leaf that VACUUM left without entries */
+#define CBP_EMPTY				(1 << 8)	/* leaf that has lost all its entries */
 #define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has dead items */
 #define CBP_PACKED				(1 << 10)	/* leaf whose first item is a base */
 

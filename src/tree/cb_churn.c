@@ -37,8 +37,12 @@
 #include "tree/cb_tree.h"
 #include "wal/cb_wal.h"
 
-/* table pages asked on a guess: all in all, and in vain beyond those not */
-#define CB_CHURN_MAX_BLOCKS	256
+/*
+ * Table pages asked on a guess, for each new entry and besides; and how many of
+ * them in vain beyond those that were not.
+ */
+#define CB_CHURN_BLOCKS_EACH	2
+#define CB_CHURN_BLOCKS_MORE	16
 #define CB_CHURN_PATIENCE	4
 
 /* table pages that are read ahead */
@@ -389,13 +393,15 @@ cb_churn_compare_blocks(const void *a, const void *b)
 static void
 cb_churn_ask_likely(CbChurn *churn, Size target)
 {
+	int			max = Min(churn->nblocks, CB_CHURN_BLOCKS_MORE +
+						  CB_CHURN_BLOCKS_EACH * churn->batch->n);
 	int			useful = 0;
 	CbChurnOp	op;
 
 	cb_churn_op_init(&op, churn, true);
 	qsort(churn->blocks, churn->nblocks, sizeof(CbChurnBlock),
 		  cb_churn_compare_blocks);
-	for (int i = 0; i < Min(churn->nblocks, CB_CHURN_MAX_BLOCKS); i++)
+	for (int i = 0; i < max; i++)
 	{
 		CbChurnBlock *block = &churn->blocks[i];
 

@@ -81,7 +81,7 @@ typedef struct CbUnlinkPages
 	OffsetNumber offset;		/* of the last one's downlink in the parent */
 } CbUnlinkPages;
 
-/* Has VACUUM left the leaf without entries, and has it got none since? */
+/* Has the leaf lost all its entries, and got none since? */
 bool
 cb_tree_leaf_is_empty(Page page)
 {
