@@ -29,6 +29,7 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
+#include "base/cb_base.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -537,7 +538,9 @@ cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 
 	cb_churn_collect(&churn, &dead);
 	cb_churn_mark_batch(&churn, entries);
+	CB_TEST_POINT("churn-before");
 	cb_churn_delete(kd->rel, buf, &dead, churn.horizon);
+	CB_TEST_POINT("churn-after");
 	stats->dropped += churn.ndead;
 	return true;
 }

@@ -26,6 +26,8 @@ my $vacuum = "$sparse; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON
 my $unbucketed = 'SET cache_batch.test_buckets = off; REINDEX TABLE kp';
 my $swept = "$unbucketed; $flush";
 my $tails = "$sparse; SET cache_batch.test_tail = 4; $flush";
+my $update = 'UPDATE kp SET k = k + 1 WHERE id % 40 = 0';
+my $churn = "SET cache_batch.test_tail = 4; $update; $update; $update; $flush";
 my $attached = "$unbucketed; $many; RESET cache_batch.test_buckets; $flush";
 
 # [point, statement, hits to let pass ...]
@@ -62,6 +64,8 @@ my @scenarios = (
 	[ 'repack-before', $tails, 1, 2 ],
 	[ 'repack-after', $dense, 1, 3 ],
 	[ 'repack-after', $tails, 1, 2 ],
+	[ 'churn-before', $churn, 1, 2 ],
+	[ 'churn-after', $churn, 1, 2 ],
 	[ 'share-before', $spread, 1, 2 ],
 	[ 'share-after', $spread, 1, 2 ],
 	[ 'split-after', $dense, 1, 2, 5 ],
