@@ -220,11 +220,18 @@ class Test:
             self.difference(None, "the exclusion constraint has let equal keys pass")
         cur.execute("COMMIT")
 
+    def note_dropped(self, cur):
+        """How many entries of dead rows flushes have dropped since the last start, at most."""
+        if self.am != "btree":
+            cur.execute("SELECT coalesce(sum(dropped), 0)::bigint FROM cache_batch_stat_indexes")
+            self.checks["dropped"] = max(self.checks["dropped"], cur.fetchone()[0])
+
     def check(self, where, quiet):
         with contextlib.closing(self.primary.connect()) as conn:
             cur = conn.cursor()
             cur.execute("SET lock_timeout = '500ms'")
             self.verify(cur, quiet, where)
+            self.note_dropped(cur)
             try:
                 self.compare_account(cur, where)
                 self.compare_answers(cur, where, self.args.queries)
