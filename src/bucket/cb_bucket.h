@@ -97,6 +97,7 @@ typedef struct CbDesc
 	CbPos		from;
 	CbPos		head;			/* publish lock */
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
+	cb_atomic64 journal_limit;	/* bytes; past it the oldest buckets are due */
 	TimestampTz attached_at;
 	TimestampTz used_at;		/* by an insertion, about; a hint */
 	cb_atomic32 nrecent;		/* entries published lately, and those of them */
@@ -193,6 +194,12 @@ extern bool cb_desc_detach_idle(void);
 
 /* Remembers that the journal's tail has moved. */
 extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
+
+/*
+ * Sets journal_limit by the index's present size, which it looks up in the file
+ * system.
+ */
+extern void cb_desc_limit_journal(CbDesc *desc, Relation rel);
 
 /*
  * Counts entries that were published, and how many came with updates that left

@@ -257,6 +257,23 @@ cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
 	LWLockRelease(&desc->lock);
 }
 
+/*
+ * The journal may take this part of the index, as its pages stay in the file;
+ * that is 30 to 50 entries a leaf.  But cache_batch.journal_limit at least.
+ */
+#define CB_DESC_JOURNAL_PART	10
+
+void
+cb_desc_limit_journal(CbDesc *desc, Relation rel)
+{
+	uint64		pool = (uint64) cb_pool->nchunks * cb_pool->chunk_size;
+	uint64		part = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ /
+		CB_DESC_JOURNAL_PART;
+
+	cb_store_relaxed(&desc->journal_limit,
+					 Max((uint64) cb_journal_limit * 1024, Min(2 * pool, part)));
+}
+
 /* of so many entries those before are forgotten, half of them at a time */
 #define CB_DESC_RECENT		16384
 
@@ -568,6 +585,7 @@ cb_desc_attach(const CbKeyDesc *kd)
 		attach.fences = cb_tree_sample_separators(kd, cb_attach_count_buckets() - 1,
 												  CB_BUCKET_FENCE_SIZE,
 												  &attach.nfences);
+		cb_desc_limit_journal(desc, rel);
 		CB_TEST_POINT("attach-before");
 		cb_journal_visit_head(rel, &cb_attach_sink, &attach);
 		CB_TEST_POINT("attach-done");

@@ -30,6 +30,9 @@
 /* truncate when it frees at least this much, in bytes */
 #define CB_FLUSH_TRUNCATE_MIN	(256 * 1024)
 
+/* buckets that a publication flushes, at most, as the journal is too long */
+#define CB_FLUSH_SHORTEN_MAX	4
+
 /* how long to sleep at most for an owner to let go */
 #define CB_FLUSH_WAIT_MS	1000
 
@@ -184,10 +187,12 @@ cb_flush_truncate_locked(Relation rel, CbDesc *desc, uint64 attach_id)
 	cb_desc_note_tail(desc, attach_id, positions.min);
 }
 
-/* The same if it frees at least min bytes, and nobody else is at it. */
+/* The same if it frees enough, or anything (all), and nobody else is at it. */
 static void
-cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id, uint64 min)
+cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id, bool all)
 {
+	uint64		limit = cb_load_relaxed(&desc->journal_limit);
+	uint64		min = all ? 1 : Min(limit / 8, CB_FLUSH_TRUNCATE_MIN);
 	CbBucketPositions positions;
 
 	if (!cb_bucket_positions(desc, attach_id, &positions) ||
@@ -201,6 +206,33 @@ cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id, uint64 min)
 
 /* ---------- callers ---------- */
 
+/* The bucket that keeps the tail of too long a journal back, or CB_NONE. */
+static uint32
+cb_flush_find_oldest(CbDesc *desc, uint64 attach_id)
+{
+	CbBucketPositions positions;
+	uint64		length;
+	bool		owned;
+
+	if (!cb_bucket_positions(desc, attach_id, &positions))
+		return CB_NONE;
+	length = positions.head - Min(positions.head, positions.min);
+	if (length <= cb_load_relaxed(&desc->journal_limit))
+		return CB_NONE;
+	return cb_bucket_find_below(desc, attach_id, positions.min + length / 4,
+								&owned);
+}
+
+/* Asks for the oldest bucket, if the journal is too long. */
+static void
+cb_flush_request_oldest(CbDesc *desc, uint64 attach_id)
+{
+	uint32		bucket = cb_flush_find_oldest(desc, attach_id);
+
+	if (bucket != CB_NONE)
+		cb_queue_request(bucket, CB_FLUSH_LIMIT);
+}
+
 bool
 cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
@@ -208,8 +240,10 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	if (RecoveryInProgress() ||
 		cb_flush_chunks(rel, desc, attach_id, bucket, cause) <= 0)
 		return false;
-	cb_flush_truncate(rel, desc, attach_id,
-					  cause == CB_FLUSH_DELAY ? 1 : CB_FLUSH_TRUNCATE_MIN);
+	cb_flush_truncate(rel, desc, attach_id, cause == CB_FLUSH_DELAY);
+	cb_desc_limit_journal(desc, rel);
+	if (cause == CB_FLUSH_LIMIT && cb_queue_is_served())
+		cb_flush_request_oldest(desc, attach_id);	/* there may be more */
 	return true;
 }
 
@@ -316,15 +350,6 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 
 /* ---------- after a publication ---------- */
 
-/* The longest journal that an index with buckets may have, in bytes. */
-static uint64
-cb_flush_journal_limit(void)
-{
-	uint64		pool = (uint64) cb_pool->nchunks * cb_pool->chunk_size;
-
-	return Max((uint64) cb_journal_limit * 1024, 2 * pool);
-}
-
 bool
 cb_flush_is_due(const CbPublishResult *result)
 {
@@ -333,7 +358,7 @@ cb_flush_is_due(const CbPublishResult *result)
 	return desc != NULL &&
 		(result->full_bucket != CB_NONE || result->pressed ||
 		 cb_load_relaxed(&desc->tail) < desc->from ||
-		 result->journal_length > cb_flush_journal_limit());
+		 result->journal_length > cb_load_relaxed(&desc->journal_limit));
 }
 
 /* What is read without its lock are hints. */
@@ -343,17 +368,6 @@ cb_flush_request_before(CbDesc *desc)
 	if (desc->state == CB_DESC_ATTACHED &&
 		cb_load_relaxed(&desc->tail) < desc->from)
 		cb_queue_request(desc->buckets[0], CB_FLUSH_DELAY);
-}
-
-/* A bucket that keeps the tail of a long journal back. */
-static uint32
-cb_flush_find_oldest(const CbPublishResult *result)
-{
-	bool		owned;
-
-	return cb_bucket_find_below(result->desc, result->attach_id,
-								cb_load_relaxed(&result->desc->tail) +
-								result->journal_length / 4, &owned);
 }
 
 static void
@@ -371,13 +385,8 @@ cb_flush_request_all(const CbPublishResult *result)
 			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);
 	}
 	cb_flush_request_before(desc);
-	if (result->journal_length > cb_flush_journal_limit())
-	{
-		uint32		bucket = cb_flush_find_oldest(result);
-
-		if (bucket != CB_NONE)
-			cb_queue_request(bucket, CB_FLUSH_LIMIT);
-	}
+	if (result->journal_length > cb_load_relaxed(&desc->journal_limit))
+		cb_flush_request_oldest(desc, result->attach_id);
 }
 
 void
@@ -391,6 +400,20 @@ cb_flush_overdue(Relation rel)
 		return;
 	cb_flush_before(rel, desc);
 	(void) cb_flush_help(rel, desc, attach_id);
+}
+
+/* Flushes the oldest buckets, some at a time, if the journal is too long. */
+static void
+cb_flush_shorten(Relation rel, CbDesc *desc, uint64 attach_id)
+{
+	for (int i = 0; i < CB_FLUSH_SHORTEN_MAX; i++)
+	{
+		uint32		bucket = cb_flush_find_oldest(desc, attach_id);
+
+		if (bucket == CB_NONE ||
+			!cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_LIMIT))
+			break;
+	}
 }
 
 void
@@ -418,12 +441,6 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 		(void) cb_flush_help(rel, desc, attach_id);
 	if (cb_load_relaxed(&desc->tail) < desc->from)
 		cb_flush_before(rel, desc);
-	else if (result->journal_length > cb_flush_journal_limit())
-	{
-		uint32		bucket = cb_flush_find_oldest(result);
-
-		if (bucket != CB_NONE)
-			(void) cb_flush_bucket(rel, desc, attach_id, bucket,
-								   CB_FLUSH_LIMIT);
-	}
+	else
+		cb_flush_shorten(rel, desc, attach_id);
 }
