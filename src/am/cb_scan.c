@@ -63,6 +63,7 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 										 ALLOCSET_SMALL_SIZES);
 	so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
 										  ALLOCSET_SMALL_SIZES);
+	so->group.n = 0;
 	so->mark_index = -1;
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);
@@ -104,6 +105,7 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	so->bt.numberOfKeys = 0;
 	so->bt.arrayKeyCount = 0;
+	so->group.n = 0;
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);
 	_bt_preprocess_array_keys(scan);
@@ -152,7 +154,7 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	_bt_preprocess_keys(scan);
 	if (!so->bt.qual_ok || !cb_scan_start_cut(scan, dir, &cut))
 		return false;
-	return cb_window_first(scan, &cut, dir);
+	return cb_window_first(scan, &cut, dir, cb_scan_find_leaf(scan, dir, &cut));
 }
 
 static inline bool

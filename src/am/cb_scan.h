@@ -68,6 +68,7 @@ typedef struct CbWindow
 	Buffer		buf;			/* the leaf, if it is kept pinned */
 	BlockNumber blkno;
 	XLogRecPtr	lsn;			/* of the leaf when it was copied */
+	bool		copied;			/* leaf and reader are of blkno and lsn */
 	int			nitems;
 	int			index;			/* the item last returned */
 	int			nkilled;
@@ -78,6 +79,19 @@ typedef struct CbWindow
 	CbLeaf		reader;			/* of the leaf copy */
 	PGAlignedBlock leaf;
 } CbWindow;
+
+/*
+ * Leaves of elements of the scan's array key, found together.  Good for as
+ * long as the array is: the scan's snapshot keeps the links right.
+ */
+#define CB_SCAN_GROUP_MAX	64
+
+typedef struct CbScanGroup
+{
+	int			first;			/* the element that hints[0] is for */
+	int			n;				/* 0: none */
+	CbLeafHint	hints[CB_SCAN_GROUP_MAX];
+} CbScanGroup;
 
 typedef struct CbScanOpaqueData
 {
@@ -115,6 +129,7 @@ typedef struct CbScanOpaqueData
 	CbKeyDesc	kd;
 	CbDescent	descent;
 	ScanKeyData start_keys[INDEX_MAX_KEYS];
+	CbScanGroup group;
 } CbScanOpaqueData;
 
 typedef CbScanOpaqueData *CbScanOpaque;
@@ -123,9 +138,14 @@ typedef CbScanOpaqueData *CbScanOpaque;
 extern bool cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir,
 							  CbCut *cut);
 
+/* cb_scan_group.c */
+extern BlockNumber cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir,
+									 const CbCut *cut);
+
 /* cb_window.c */
 extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
-							ScanDirection dir);
+							ScanDirection dir, BlockNumber leaf);
+extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
 extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,

@@ -412,6 +412,49 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
+ * Has the cut its place in the leaf last read, as far as the copy tells?  The
+ * leaf's lower bound is not right of what the scan found in it.
+ */
+bool
+cb_window_covers(CbScanOpaque so, const CbCut *cut)
+{
+	CbWindow   *window = so->cur;
+	Page		page;
+
+	if (window == NULL || !window->copied || window->nitems == 0 ||
+		CbScanItemIsUpper(&window->items[0]))
+		return false;
+	page = (Page) window->leaf.data;
+	return (CbPageIsRightmost(page) ||
+			cb_key_compare_cut(&so->kd, cut, CbPageGetHighKey(page)) > 0) &&
+		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
+}
+
+/*
+ * Copies the leaf, which is locked, into the window, unless the window has a
+ * copy of it as it is.
+ */
+static void
+cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf)
+{
+	Page		page = (Page) window->leaf.data;
+	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
+
+#ifndef CB_MUTATE_I2_COPY
+	if (window->copied && window->blkno == BufferGetBlockNumber(buf) &&
+		window->lsn == lsn && RelationNeedsWAL(rel))
+		return;
+#else
+	if (window->copied && window->blkno == BufferGetBlockNumber(buf))
+		return;
+#endif
+	window->copied = false;
+	window->lsn = lsn;
+	window->blkno = BufferGetBlockNumber(buf);
+	memcpy(page, BufferGetPage(buf), BLCKSZ);
+}
+
+/*
  * Copies the leaf beyond so->pos, and sets the window's cuts from it.  Keeps
  * the leaf pinned if it has to stay so.
  */
@@ -428,9 +471,7 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 
 	so->descent.want_low = !forward;
 	buf = cb_window_find_leaf(scan, dir);
-	memcpy(page, BufferGetPage(buf), BLCKSZ);
-	window->lsn = BufferGetLSNAtomic(buf);
-	window->blkno = BufferGetBlockNumber(buf);
+	cb_window_copy_leaf(scan->indexRelation, window, buf);
 	if (scan->xs_want_itup || !IsMVCCSnapshot(scan->xs_snapshot) ||
 		!RelationNeedsWAL(scan->indexRelation))
 	{
@@ -444,12 +485,14 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 	}
 	window->valid = true;
 
-	if (!CbPageIsLeaf(page) ||
-		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
-		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
-		!cb_leaf_open(&window->reader, page))
+	if (!window->copied &&
+		(!CbPageIsLeaf(page) ||
+		 PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
+		 (!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
+		 !cb_leaf_open(&window->reader, page)))
 		cb_window_report_corrupt(scan->indexRelation, window->blkno,
 								 "The page is not a valid leaf.");
+	window->copied = true;
 
 	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
 	bound = forward ?
@@ -735,16 +778,19 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 
 /*
  * Reads the first window with items of a scan that starts at the cut.  The
- * scan holds no window.  Nothing beyond the starting cut can match.
+ * scan holds no window.  Nothing beyond the starting cut can match.  leaf: one
+ * whose lower bound is not right of the cut, if known; going forward only.
  */
 bool
-cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir)
+cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
+				BlockNumber leaf)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	if (so->cur == NULL)
 		so->cur = cb_window_make(so);
 	cb_place_set_cut(so, &so->pos, cut);
+	so->pos.leaf = leaf;
 	so->pos.upper_serial = 0;
 	so->cur->more_left = so->cur->more_right = false;
 	return cb_window_seek(scan, dir);

@@ -377,6 +377,100 @@ cb_tree_read_leaf(Relation rel, BlockNumber blkno, Snapshot snapshot)
 	}
 }
 
+/* ---------- many cuts at once ---------- */
+
+/* Has the pages that the hints name read in, where they are not in memory. */
+static void
+cb_search_prefetch(Relation rel, CbLeafHint *hints, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (i > 0 && hints[i].blkno == hints[i - 1].blkno)
+			hints[i].buf = hints[i - 1].buf;
+		else
+			hints[i].buf = PrefetchBuffer(rel, MAIN_FORKNUM,
+										  hints[i].blkno).recent_buffer;
+	}
+}
+
+/*
+ * Sets the hints that name the same page as the first of them, as far as the
+ * cuts lie in that page, to the children.  key is that of the cut.  Returns
+ * how many.  buf is the page, locked; it is released.
+ */
+static int
+cb_search_find_children(const CbKeyDesc *kd, const CbCut *cut, ScanKey key,
+						const Datum *values, int n, Buffer buf,
+						Snapshot snapshot, CbLeafHint *hints)
+{
+	BlockNumber blkno = hints[0].blkno;
+	Page		page;
+	int			i = 0;
+
+	key->sk_argument = values[0];
+	buf = cb_search_move_right(kd, cut, ForwardScanDirection, buf,
+							   BUFFER_LOCK_SHARE, snapshot, false, NULL);
+	page = BufferGetPage(buf);
+	do
+	{
+		OffsetNumber off = cb_tree_search_page(kd, cut, page,
+											   ForwardScanDirection);
+
+		hints[i++].blkno = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
+		if (i == n || hints[i].blkno != blkno)
+			break;
+		key->sk_argument = values[i];
+	} while (!cb_search_is_beyond(kd, cut, page, ForwardScanDirection));
+	UnlockReleaseBuffer(buf);
+	return i;
+}
+
+/*
+ * The leaves to begin at for n cuts, which differ from the one given, of one
+ * key, in the key's value alone, and ascend.  The lower bound of hints[i]'s
+ * leaf is not right of cut i; it may have been split or deleted since.
+ *
+ * All go down in lock step: a page is locked once for all that come through
+ * it, and the pages of the next level are read in together.  Holds one lock
+ * at a time.
+ */
+void
+cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
+					const Datum *values, int n, Snapshot snapshot,
+					CbLeafHint *hints)
+{
+	ScanKeyData key = *cut->keys;
+	CbCut		own_cut = *cut;
+	int			level;
+	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
+										 BUFFER_LOCK_SHARE, snapshot, &level);
+
+	Assert(cut->kind == CB_CUT_KEYS && cut->nkeys == 1);
+	own_cut.keys = &key;
+	for (int i = 0; i < n; i++)
+		hints[i].blkno = BufferGetBlockNumber(buf);
+	if (level == 0)
+		UnlockReleaseBuffer(buf);
+	for (; level > 0; level--)
+	{
+		for (int i = 0; i < n;)
+		{
+			if (!BufferIsValid(buf))
+			{
+				CHECK_FOR_INTERRUPTS();
+				buf = ReadBuffer(kd->rel, hints[i].blkno);
+				cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
+			}
+			i += cb_search_find_children(kd, &own_cut, &key, values + i, n - i,
+										 buf, snapshot, hints + i);
+			buf = InvalidBuffer;
+		}
+		cb_search_prefetch(kd->rel, hints, n);
+	}
+}
+
+/* ---------- for writing ---------- */
+
 /*
  * One attempt of cb_tree_descend_for_write(): InvalidBuffer if an incomplete
  * split had to be finished on the way.

@@ -48,6 +48,13 @@ typedef struct CbDescent
 	PGAlignedBlock parent;
 } CbDescent;
 
+/* a leaf that is known by its block; buf: where it was then, if in memory */
+typedef struct CbLeafHint
+{
+	BlockNumber blkno;
+	Buffer		buf;			/* not pinned */
+} CbLeafHint;
+
 /*
  * What a backend remembers of an index in rd_amcache.  All of it are hints:
  * pages are checked under their lock before they are believed.  Dropped with
@@ -100,6 +107,9 @@ extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
 							  CbDescent *descent);
 extern Buffer cb_tree_read_leaf(Relation rel, BlockNumber blkno,
 								Snapshot snapshot);
+extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
+								const Datum *values, int n, Snapshot snapshot,
+								CbLeafHint *hints);
 extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
 extern void cb_tree_report_damaged(Relation rel, Page page) pg_attribute_noreturn();

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_scan_group.c
+ *	  Where a primitive scan begins, if that is known without a descent.
+ *
+ * A scan with an array key looks its elements up one after the other, in the
+ * order of the index.  The leaves of the next ones are found together, which
+ * locks few pages, and reads those in that are not in memory; each primitive
+ * scan then begins at its leaf.  A scan that is started again with another
+ * key begins at the leaf that it read last, if that has the key's place.
+ *
+ * Only going forward: a scan going backward needs the leaf's lower bound.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_scan.h"
+#include "storage/buf_internals.h"
+
+#define CB_SCAN_GROUP_MIN	8	/* the first group; each is twice the last */
+#define CB_SCAN_CACHE_LINE	64
+
+/*
+ * The array key whose elements' order is that in which the scan goes through
+ * the index, or NULL: the only one, for equality in the first column.
+ */
+static BTArrayKeyInfo *
+cb_scan_group_array(IndexScanDesc scan)
+{
+	BTScanOpaque bt = &((CbScanOpaque) scan->opaque)->bt;
+	ScanKey		key;
+
+	if (bt->numArrayKeys != 1)
+		return NULL;
+	key = &bt->arrayKeyData[bt->arrayKeys[0].scan_key];
+	if (key->sk_attno != 1 || key->sk_strategy != BTEqualStrategyNumber)
+		return NULL;
+	return &bt->arrayKeys[0];
+}
+
+/* Finds the leaves of the array's present element and of those behind it. */
+static void
+cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
+				   const CbCut *cut)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbScanGroup *group = &so->group;
+	CbCut		first = *cut;
+	int			n = group->n > 0 ? 2 * group->n : CB_SCAN_GROUP_MIN;
+
+	/* to begin at the first entry with the element is never too late */
+	first.nkeys = 1;
+	first.after = false;
+	group->n = 0;
+	n = Min(n, array->num_elems - array->cur_elem);
+	n = Min(n, CB_SCAN_GROUP_MAX);
+	cb_tree_find_leaves(&so->kd, &first, array->elem_values + array->cur_elem,
+						n, scan->xs_snapshot, group->hints);
+	group->first = array->cur_elem;
+	group->n = n;
+}
+
+/*
+ * Has a leaf that will be copied soon brought into the processor's caches.
+ * It may have left its buffer: nothing is read.  Inlined, as a call of a
+ * function that does nothing else is dropped by some compilers.
+ */
+static pg_attribute_always_inline void
+cb_scan_group_prefetch(const CbLeafHint *hint)
+{
+	const char *page;
+
+	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
+		return;
+	page = (const char *) BufferGetBlock(hint->buf);
+	__builtin_prefetch(GetBufferDescriptor(hint->buf - 1), 1);
+	for (int i = 0; i < BLCKSZ; i += CB_SCAN_CACHE_LINE)
+		__builtin_prefetch(page + i, 0, 2);
+}
+
+/* The leaf of the array's present element. */
+static BlockNumber
+cb_scan_group_leaf(IndexScanDesc scan, const BTArrayKeyInfo *array,
+				   const CbCut *cut)
+{
+	CbScanGroup *group = &((CbScanOpaque) scan->opaque)->group;
+	int			i = array->cur_elem - group->first;
+
+	if (i < 0 || i >= group->n)
+	{
+		cb_scan_group_fill(scan, array, cut);
+		i = 0;
+	}
+	if (i + 1 < group->n && group->hints[i + 1].blkno != group->hints[i].blkno)
+		cb_scan_group_prefetch(&group->hints[i + 1]);
+	return group->hints[i].blkno;
+}
+
+/*
+ * A leaf whose lower bound is not right of the cut where a primitive scan
+ * starts, and which is near it; InvalidBlockNumber: not known.
+ */
+BlockNumber
+cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir, const CbCut *cut)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	BTArrayKeyInfo *array;
+
+	if (!ScanDirectionIsForward(dir) || cut->kind != CB_CUT_KEYS)
+		return InvalidBlockNumber;
+	if (cb_window_covers(so, cut))
+		return so->cur->blkno;
+	array = cb_scan_group_array(scan);
+	if (array == NULL || array->num_elems < 2)
+		return InvalidBlockNumber;
+	return cb_scan_group_leaf(scan, array, cut);
+}
