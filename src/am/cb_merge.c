@@ -57,7 +57,7 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 static bool
 cb_merge_base_is_left(CbScanOpaque so, CbMerge *merge, const CbCut *cut, int i)
 {
-	IndexTuple	itup = cb_leaf_read(&so->cur->reader, i, &merge->base_head);
+	IndexTuple	itup = cb_leaf_read(&so->cur->reader, i, &merge->probe);
 
 	if (itup == NULL)
 		cb_window_report_corrupt(so->kd.rel, so->cur->blkno,
@@ -113,6 +113,7 @@ cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 		return;
 	if (cb_merge_ends_inside(so, merge))
 		end = cb_merge_search_base(so, merge, merge->far);
+	merge->base_has_dead = cb_pack_has_dead(so->cur->reader.base.blob);
 	source = &merge->sources[merge->nsources++];
 	source->kind = CB_SOURCE_BASE;
 	source->cur = cb_merge_search_base(so, merge, &so->pos.cut);
@@ -148,6 +149,18 @@ cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 }
 
 /* ---------- heads ---------- */
+
+/* Brings the entry of a chunk that comes after the head into the caches. */
+static inline void
+cb_source_prefetch(const CbSource *source, int step)
+{
+	const CbChunkRange *range = &source->range;
+	int			next = source->cur + step;
+
+	if (next != source->end)
+		__builtin_prefetch(cb_chunk_at(source->chunk,
+									   range->order[next * range->stride]));
+}
 
 static inline IndexTuple
 cb_source_entry(const CbSource *source, int i)
@@ -190,6 +203,25 @@ cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
 }
 
 /*
+ * Entry i of the leaf's base, which lives as long as the window; NULL: the
+ * base is damaged.
+ */
+static IndexTuple
+cb_merge_read_base(CbWindow *window, int i)
+{
+	CbArena    *kept = &window->kept;
+	IndexTuple	itup;
+
+	/* room for the longest, of which the rest is given back */
+	if (kept->left < sizeof(CbLeafTuple) + CB_SCAN_SLACK)
+		cb_arena_extend(kept, sizeof(CbLeafTuple) + CB_SCAN_SLACK);
+	itup = cb_leaf_read(&window->reader, i, (CbLeafTuple *) kept->at);
+	if (itup != NULL)
+		(void) cb_arena_alloc(kept, IndexTupleSize(itup));
+	return itup;
+}
+
+/*
  * Sets the head of a source of the leaf from cur; false: it is marked dead
  * and to be skipped.  The leftmost of its source stays, though, when going
  * backward: it can end the scan.
@@ -200,16 +232,15 @@ cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 	Page		page = (Page) window->leaf.data;
 	bool		base = source->kind == CB_SOURCE_BASE;
-	Size		len;
 
 	source->head_dead = scan->ignore_killed_tuples &&
-		(base ? cb_pack_is_dead(cb_leaf_blob(page, &len), source->cur) :
+		(base ? merge->base_has_dead &&
+		 cb_pack_is_dead(window->reader.base.blob, source->cur) :
 		 ItemIdIsDead(PageGetItemId(page, source->cur)));
 	if (source->head_dead &&
 		(merge->step > 0 || source->cur != source->end + 1))
 		return false;
-	source->head = base ?
-		cb_leaf_read(&window->reader, source->cur, &merge->base_head) :
+	source->head = base ? cb_merge_read_base(window, source->cur) :
 		cb_merge_get_plain(scan, page, source->cur);
 	if (source->head == NULL)
 		cb_window_report_corrupt(scan->indexRelation, window->blkno,
@@ -233,6 +264,7 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 		{
 			if (cb_merge_is_repeated(so, merge, source))
 				continue;
+			cb_source_prefetch(source, merge->step);
 			source->head = cb_source_entry(source, source->cur);
 			source->head_dead = false;
 			return !source->range.open ||

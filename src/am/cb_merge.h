@@ -50,7 +50,8 @@ typedef struct CbMerge
 	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
-	CbLeafTuple base_head;		/* the head of the base */
+	bool		base_has_dead;	/* are any of its entries marked dead? */
+	CbLeafTuple probe;			/* an entry of the base that is searched */
 } CbMerge;
 
 /* Adds the entries of the leaf copy between the window's cuts. */

@@ -28,12 +28,6 @@
 /* TIDs that go into a bitmap at a time */
 #define CB_SCAN_BITMAP_BATCH	256
 
-/*
- * xs_itup may be read up to the size of a name beyond a name column's start:
- * btree's name_ops stores a shorter cstring.
- */
-#define CB_SCAN_ITUP_COPY_SIZE	(INDEX_SIZE_MASK + 1 + NAMEDATALEN)
-
 bool
 cb_am_canreturn(Relation index, int attno)
 {
@@ -264,17 +258,8 @@ cb_scan_return_item(IndexScanDesc scan)
 		!IsMVCCSnapshot(scan->xs_snapshot);
 #endif
 
-	if (!scan->xs_want_itup)
-		return;
-	if (item->origin == CB_ITEM_PLAIN)
-	{
+	if (scan->xs_want_itup)
 		scan->xs_itup = item->itup;
-		return;
-	}
-	if (so->itup_copy == NULL)
-		so->itup_copy = MemoryContextAllocZero(so->cxt, CB_SCAN_ITUP_COPY_SIZE);
-	memcpy(so->itup_copy, item->itup, IndexTupleSize(item->itup));
-	scan->xs_itup = (IndexTuple) so->itup_copy;
 }
 
 bool

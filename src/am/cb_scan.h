@@ -24,6 +24,9 @@
 /* a window takes this many entries of upper levels at most */
 #define CB_WINDOW_UPPER_MAX		1024
 
+/* the first window of a scan has so many items at most: it may want no more */
+#define CB_WINDOW_FIRST_MAX		128
+
 /*
  * A cut, with its tuple in memory of its own, and the place of that cut in
  * each run of the scan's CbUpper: the number of entries left of it.  Where the
@@ -50,10 +53,16 @@ typedef enum CbItemOrigin
 
 typedef struct CbScanItem
 {
-	IndexTuple	itup;			/* in the leaf copy, a run, or kept */
+	IndexTuple	itup;			/* in the leaf copy, or kept */
 	uint16		number;
 	uint8		origin;			/* CbItemOrigin */
 } CbScanItem;
+
+/*
+ * xs_itup may be read up to the size of a name beyond a name column's start:
+ * btree's name_ops stores a shorter cstring.
+ */
+#define CB_SCAN_SLACK	NAMEDATALEN
 
 #define CbScanItemIsUpper(item) ((item)->origin == CB_ITEM_UPPER)
 
@@ -75,7 +84,7 @@ typedef struct CbWindow
 	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
 	int			nallocated;
 	CbScanItem *items;
-	CbArena		kept;			/* copies of entries of buckets and base */
+	CbArena		kept;			/* entries of upper levels and the base */
 	CbLeaf		reader;			/* of the leaf copy */
 	PGAlignedBlock leaf;
 } CbWindow;
@@ -116,6 +125,7 @@ typedef struct CbScanOpaqueData
 
 	CbBucketView view;			/* while a window is read */
 	CbPlace		pos;			/* where the next window starts */
+	bool		starting;		/* it has had no window yet */
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
@@ -123,7 +133,6 @@ typedef struct CbScanOpaqueData
 	/* to see for ourselves whether an entry's row is visible */
 	IndexFetchTableData *fetch;
 	TupleTableSlot *slot;
-	char	   *itup_copy;		/* the entry of an upper level just returned */
 
 	/* from here on not zeroed when the scan begins */
 	CbKeyDesc	kd;

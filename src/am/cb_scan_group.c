@@ -21,6 +21,10 @@
 #define CB_SCAN_GROUP_MIN	8	/* the first group; each is twice the last */
 #define CB_SCAN_CACHE_LINE	64
 
+/* bytes at both ends of a leaf; what is in between may be empty */
+#define CB_SCAN_PREFETCH_LOWER	512
+#define CB_SCAN_PREFETCH_UPPER	4608
+
 /*
  * The array key whose elements' order is that in which the scan goes through
  * the index, or NULL: the only one, for equality in the first column.
@@ -75,7 +79,9 @@ cb_scan_group_prefetch(const CbLeafHint *hint)
 		return;
 	page = (const char *) BufferGetBlock(hint->buf);
 	__builtin_prefetch(GetBufferDescriptor(hint->buf - 1), 1);
-	for (int i = 0; i < BLCKSZ; i += CB_SCAN_CACHE_LINE)
+	for (int i = 0; i < CB_SCAN_PREFETCH_LOWER; i += CB_SCAN_CACHE_LINE)
+		__builtin_prefetch(page + i, 0, 2);
+	for (int i = BLCKSZ - CB_SCAN_PREFETCH_UPPER; i < BLCKSZ; i += CB_SCAN_CACHE_LINE)
 		__builtin_prefetch(page + i, 0, 2);
 }
 

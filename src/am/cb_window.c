@@ -188,7 +188,8 @@ cb_window_set_hash(CbScanOpaque so)
 	const ScanKey key = so->bt.keyData;
 	CbBucketView *view = &so->view;
 
-	if (so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
+	view->has_hash = false;
+	if (cb_desc_find(so->kd.rel) == NULL || so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
 		key->sk_strategy != BTEqualStrategyNumber ||
 		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
 						  SK_ROW_HEADER)) != 0)
@@ -210,9 +211,8 @@ cb_window_pin_bucket(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
+	cb_window_set_hash(so);
 	cb_bucket_view_open(&so->kd, &so->pos.cut, dir, &so->view);
-	if (so->view.nchunks > 0)
-		cb_window_set_hash(so);
 	CB_TEST_POINT("scan-bucket-pinned");
 }
 
@@ -224,6 +224,7 @@ cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	const CbCut *lo = forward ? &near->cut : &far->cut;
 	const CbCut *hi = forward ? &far->cut : &near->cut;
 
+	cb_bucket_view_search(&so->kd, &so->view, &near->cut);
 	for (int i = 0; i < so->view.nchunks; i++)
 	{
 		CbSource   *source = &merge->sources[merge->nsources];
@@ -430,6 +431,19 @@ cb_window_covers(CbScanOpaque so, const CbCut *cut)
 		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
 }
 
+/* Copies a page without its hole. */
+static void
+cb_window_copy_page(Page page, Page from)
+{
+	Size		lower = ((PageHeader) from)->pd_lower;
+	Size		upper = ((PageHeader) from)->pd_upper;
+
+	if (lower > upper || upper > BLCKSZ)
+		lower = upper = BLCKSZ;
+	memcpy(page, from, lower);
+	memcpy((char *) page + upper, (char *) from + upper, BLCKSZ - upper);
+}
+
 /*
  * Copies the leaf, which is locked, into the window, unless the window has a
  * copy of it as it is.
@@ -451,7 +465,7 @@ cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf)
 	window->copied = false;
 	window->lsn = lsn;
 	window->blkno = BufferGetBlockNumber(buf);
-	memcpy(page, BufferGetPage(buf), BLCKSZ);
+	cb_window_copy_page(page, BufferGetPage(buf));
 }
 
 /*
@@ -561,6 +575,8 @@ cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
 	CbPlace    *far = forward ? &so->cur->hi : &so->cur->lo;
 
 	cb_place_set_tuple(so, far, merge->ordered[0]->head, !forward);
+	if (forward)
+		far->leaf = so->cur->blkno;
 	for (int i = 0; i < merge->nsources; i++)
 	{
 		CbSource   *source = &merge->sources[i];
@@ -587,8 +603,13 @@ cb_window_reverse_items(CbWindow *window)
 static IndexTuple
 cb_window_keep(CbWindow *window, IndexTuple itup)
 {
-	IndexTuple	copy = cb_arena_alloc(&window->kept, IndexTupleSize(itup));
+	CbArena    *kept = &window->kept;
+	Size		size = MAXALIGN(IndexTupleSize(itup));
+	IndexTuple	copy;
 
+	if (kept->left < size + CB_SCAN_SLACK)
+		cb_arena_extend(kept, size + CB_SCAN_SLACK);
+	copy = cb_arena_alloc(kept, size);
 	memcpy(copy, itup, IndexTupleSize(itup));
 	return copy;
 }
@@ -606,8 +627,8 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 								 sizeof(CbScanItem) * window->nallocated);
 	}
 	item = &window->items[window->nitems++];
-	item->itup = source->kind == CB_SOURCE_CHUNK || source->kind == CB_SOURCE_BASE ?
-		cb_window_keep(window, source->head) : source->head;
+	item->itup = CbSourceIsUpper(source) ? cb_window_keep(window, source->head) :
+		source->head;
 	item->origin = source->kind == CB_SOURCE_LEAF ? CB_ITEM_PLAIN :
 		source->kind == CB_SOURCE_BASE ? CB_ITEM_BASE : CB_ITEM_UPPER;
 	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
@@ -631,7 +652,8 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	{
 		CbSource   *source = merge->ordered[0];
 
-		if (nupper >= CB_WINDOW_UPPER_MAX)
+		if (nupper >= CB_WINDOW_UPPER_MAX ||
+			(so->starting && window->nitems >= CB_WINDOW_FIRST_MAX))
 		{
 			cb_window_cut_short(so, merge);
 			return true;
@@ -793,6 +815,7 @@ cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
 	so->pos.leaf = leaf;
 	so->pos.upper_serial = 0;
 	so->cur->more_left = so->cur->more_right = false;
+	so->starting = true;
 	return cb_window_seek(scan, dir);
 }
 
@@ -814,6 +837,7 @@ cb_window_next(IndexScanDesc scan, ScanDirection dir)
 		return false;
 
 	/* there may be matches where the scan comes from */
+	so->starting = false;
 	so->cur->more_left = so->cur->more_right = true;
 	return cb_window_seek(scan, dir);
 }

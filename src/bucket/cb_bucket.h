@@ -279,12 +279,15 @@ typedef struct CbBucketView
 		CbPoolChunk *chunk;
 		uint32		count;		/* entries that the scan may read */
 		uint32		nsorted;
+		uint32		nsearched;	/* of these sorted ones ... */
+		uint32		left;		/* ... so many lie left of the near cut */
 	}			chunks[CB_BUCKET_MAX_CHUNKS];
 } CbBucketView;
 
 /*
- * Pins the chunks of the bucket that holds what lies right [left] of the cut.
- * Whoever calls this releases to a mark from before, after an error, too.
+ * Pins the chunks of the bucket that holds what lies right [left] of the cut;
+ * if the view has a hash, only those that may hold it.  Whoever calls this
+ * releases to a mark from before, after an error, too.
  */
 extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 								ScanDirection dir, CbBucketView *view);
@@ -301,6 +304,13 @@ typedef struct CbChunkRange
 	int			stride;
 	bool		open;
 } CbChunkRange;
+
+/*
+ * Finds the near cut in all chunks of the view at once, before they are asked
+ * for their ranges.  Comparison functions run.
+ */
+extern void cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
+								  const CbCut *near);
 
 /*
  * The entries of chunk i of the view between two cuts, or, if range->open,

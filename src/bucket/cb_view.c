@@ -33,6 +33,17 @@ typedef struct CbViewProbe
 
 /* ---------- opening and closing ---------- */
 
+/*
+ * Can a chunk be left out, as it has no entry with the hash?  An entry below
+ * the count has its bits in the filter since before it was counted.
+ */
+static inline bool
+cb_view_is_filtered(const CbBucketView *view, const CbPoolChunk *chunk)
+{
+	return view->has_hash &&
+		!cb_filter_may_hold(chunk->filter, cb_pool->filter_lines, view->hash);
+}
+
 static void
 cb_view_pin_chunks(CbBucketView *view)
 {
@@ -42,16 +53,25 @@ cb_view_pin_chunks(CbBucketView *view)
 	if (bucket->nchunks == 0)
 		return;
 	LWLockAcquire(&bucket->lock, LW_SHARED);
+	for (uint32 i = 0; view->has_hash && i < bucket->nchunks; i++)
+		__builtin_prefetch(cb_filter_line(cb_pool_chunks[bucket->chunks[i]].filter,
+										  cb_pool->filter_lines, view->hash));
 	for (uint32 i = 0; i < bucket->nchunks; i++)
 	{
 		CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[i]];
+		uint32		count = cb_chunk_count(&chunk->chunk);
+		int			n = view->nchunks;
 
+		if (cb_view_is_filtered(view, chunk))
+			continue;
 		cb_slot_pin(chunk);
-		view->chunks[i].chunk = chunk;
-		view->chunks[i].count = cb_chunk_count(&chunk->chunk);
-		view->chunks[i].nsorted = cb_load_relaxed(&chunk->chunk.nsorted);
+		view->chunks[n].chunk = chunk;
+		view->chunks[n].count = count;
+		view->chunks[n].nsorted = cb_load_relaxed(&chunk->chunk.nsorted);
+		view->chunks[n].nsearched = 0;
+		view->chunks[n].left = 0;
+		view->nchunks++;
 	}
-	view->nchunks = bucket->nchunks;
 	LWLockRelease(&bucket->lock);
 }
 
@@ -87,7 +107,6 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 {
 	view->mark = cb_slot_mark();
 	view->attach_id = 0;
-	view->has_hash = false;
 	view->nchunks = 0;
 	view->lo = view->hi = NULL;
 	view->desc = cb_desc_find(kd->rel);
@@ -256,15 +275,42 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 	range->open = false;
 }
 
-/* The run from the near cut on, as it stands in the chunk. */
+void
+cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
+					  const CbCut *near)
+{
+	CbViewProbe probe = {.kd = kd, .cut = near};
+	CbChunkSearch searches[CB_BUCKET_MAX_CHUNKS];
+
+	for (int i = 0; i < view->nchunks; i++)
+	{
+		searches[i].chunk = &view->chunks[i].chunk->chunk;
+		searches[i].from = 0;
+		searches[i].to = view->chunks[i].nsorted;
+	}
+	cb_chunk_search_all(searches, view->nchunks, cb_view_probe, &probe);
+	for (int i = 0; i < view->nchunks; i++)
+	{
+		view->chunks[i].nsearched = view->chunks[i].nsorted;
+		view->chunks[i].left = searches[i].from;
+	}
+}
+
+/*
+ * The run from the near cut on, as it stands in chunk i.  It is searched
+ * again if it has become longer, by sorting.
+ */
 static void
-cb_view_point_into_run(const CbKeyDesc *kd, const CbChunk *chunk,
-					   uint32 nsorted, const CbCut *near, ScanDirection dir,
+cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
+					   const CbCut *near, ScanDirection dir,
 					   CbChunkRange *range)
 {
 	CbViewProbe probe = {.kd = kd, .cut = near};
-	uint32		left = cb_chunk_search(chunk, 0, nsorted, false,
-									   cb_view_probe, &probe);
+	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
+	uint32		nsorted = view->chunks[i].nsorted;
+	uint32		left = view->chunks[i].nsearched == nsorted ?
+		view->chunks[i].left :
+		cb_chunk_search(chunk, 0, nsorted, false, cb_view_probe, &probe);
 	uint32		from = ScanDirectionIsForward(dir) ? left : 0;
 
 	range->n = ScanDirectionIsForward(dir) ? nsorted - left : left;
@@ -299,10 +345,6 @@ cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 	uint16	   *order = NULL;
 
 	range->n = 0;
-	if (view->has_hash &&
-		!cb_filter_may_hold(view->chunks[i].chunk->filter,
-							cb_pool->filter_lines, view->hash))
-		return;
 	if (count - view->chunks[i].nsorted > CB_VIEW_TAIL_MAX)
 		order = cb_view_sort(kd, view, i);
 	if (order != NULL)
@@ -311,7 +353,7 @@ cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 		cb_view_collect(kd, chunk, count, view->chunks[i].nsorted, lo, hi,
 						range);
 	else
-		cb_view_point_into_run(kd, chunk, view->chunks[i].nsorted,
+		cb_view_point_into_run(kd, view, i,
 							   ScanDirectionIsForward(dir) ? lo : hi, dir,
 							   range);
 }

@@ -478,6 +478,18 @@ cb_pack_is_dead(const void *blob, int i)
 }
 
 bool
+cb_pack_has_dead(const void *blob)
+{
+	const unsigned char *hints = cb_pack_hint(blob, 0);
+	uint32_t	n = (uint32_t) (cb_pack_count(blob) + 7) / 8;
+	unsigned char any = 0;
+
+	for (uint32_t b = 0; b < n; b++)
+		any |= hints[b];
+	return any != 0;
+}
+
+bool
 cb_pack_set_dead(void *blob, int i)
 {
 	unsigned char *hint;

@@ -37,6 +37,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 		SortSupport ssup = &kd->ssup[i];
 		RegProcedure proc = index_getprocid(rel, i + 1, CB_SORTSUPPORT_PROC);
 
+		kd->order_proc[i] = index_getprocid(rel, i + 1, CB_ORDER_PROC);
 		ssup->ssup_cxt = CurrentMemoryContext;
 		ssup->ssup_collation = rel->rd_indcollation[i];
 		ssup->ssup_attno = i + 1;
@@ -46,9 +47,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 		if (RegProcedureIsValid(proc))
 			OidFunctionCall1(proc, PointerGetDatum(ssup));
 		if (ssup->comparator == NULL)
-			PrepareSortSupportComparisonShim(index_getprocid(rel, i + 1,
-															 CB_ORDER_PROC),
-											 ssup);
+			PrepareSortSupportComparisonShim(kd->order_proc[i], ssup);
 	}
 }
 
@@ -124,8 +123,7 @@ cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
 	if (isnull)
 		return (key->sk_flags & SK_BT_NULLS_FIRST) ? -1 : 1;
 	/* the column's own comparison is at hand without the function manager */
-	if (key->sk_func.fn_oid == index_getprocid(kd->rel, key->sk_attno,
-											   CB_ORDER_PROC))
+	if (key->sk_func.fn_oid == kd->order_proc[key->sk_attno - 1])
 	{
 		SortSupport ssup = unconstify(SortSupportData *,
 									  &kd->ssup[key->sk_attno - 1]);

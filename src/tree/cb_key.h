@@ -63,6 +63,7 @@ typedef struct CbKeyDesc
 	Relation	heap;			/* the table, to be asked which entries are
 								 * dead; NULL: nobody asks (cb_churn.c) */
 	bool		churn;			/* are new entries likely to be new versions? */
+	Oid			order_proc[INDEX_MAX_KEYS];	/* each column's own comparison */
 	SortSupportData ssup[INDEX_MAX_KEYS];
 } CbKeyDesc;
 
