@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "am/cb_scan.h"
+#include "base/cb_base.h"
 #include "storage/buf_internals.h"
 
 #define CB_SCAN_GROUP_MIN	8	/* the first group; each is twice the last */
@@ -63,6 +64,7 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 						n, scan->xs_snapshot, group->hints);
 	group->first = array->cur_elem;
 	group->n = n;
+	CB_TEST_POINT("scan-group-found");
 }
 
 /*
