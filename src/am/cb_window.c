@@ -14,8 +14,8 @@
  * below before it goes above, so this order of reading cannot miss it; an
  * entry that is seen twice is returned once, as the leaf's.  The window is
  * [cut, high key) going forward and [leaf's lower bound, cut) going backward;
- * it ends earlier if it would take too many entries of upper levels, and the
- * leaf is then read again for the next one.
+ * it ends earlier if it would take too many entries of upper levels, or is the
+ * first one and has enough, and the leaf is then read again for the next one.
  *
  * At most one leaf is pinned, none is locked, between calls.  The pin is kept
  * where VACUUM has to wait for the scan before a TID can be used again: in
@@ -386,7 +386,8 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 
 /*
  * The leaf beyond so->pos, pinned and share-locked.  The one that is known by
- * its block may have given to its right neighbour what lies there.
+ * its block may have been split, or have given to its right neighbour what
+ * lies there.
  */
 static Buffer
 cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)

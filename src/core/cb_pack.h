@@ -128,7 +128,7 @@ extern uint64_t cb_pack_tid(const CbPackReader *reader, int i);
  * a time; one may get lost then.  set: true if it was not set before.
  */
 extern bool cb_pack_is_dead(const void *blob, int i);
-extern bool cb_pack_has_dead(const void *blob);
+extern bool cb_pack_has_dead(const void *blob); /* of any entry */
 extern bool cb_pack_set_dead(void *blob, int i);
 extern void cb_pack_clear_dead(void *blob);
 

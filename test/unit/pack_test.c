@@ -268,6 +268,7 @@ test_hints(void)
 		int			i = (int) unit_below(&seed, 500);
 
 		CHECK(cb_pack_set_dead(blob, i) == !dead[i]);
+		CHECK(cb_pack_has_dead(blob));
 		dead[i] = true;
 	}
 	for (int i = 0; i < 500; i++)
@@ -276,6 +277,7 @@ test_hints(void)
 	CHECK(!cb_pack_is_dead(blob, -1) && !cb_pack_set_dead(blob, -1));
 	check_holds(blob, len, set.entries, 500);
 	cb_pack_clear_dead(blob);
+	CHECK(!cb_pack_has_dead(blob));
 	CHECK(memcmp(blob, other, len) == 0);
 }
 
@@ -423,6 +425,7 @@ use_damaged(const unsigned char *data, size_t len)
 	}
 	for (int i = 0; i < n; i += 7)
 		cb_pack_is_dead(data, i);
+	cb_pack_has_dead(data);
 	free(body);
 }
 
