@@ -134,6 +134,9 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 {
 	Page		page = BufferGetPage(buf);
 
+	/* header and special area are looked at first: wait for both at once */
+	__builtin_prefetch(page);
+	__builtin_prefetch(page + BLCKSZ - sizeof(CbPageOpaqueData));
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
 	if ((!CbPageIsTree(page) && !CbPageIsGone(page)) ||
