@@ -150,8 +150,11 @@ cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 
 /* ---------- heads ---------- */
 
-/* Brings the entry of a chunk that comes after the head into the caches. */
-static inline void
+/*
+ * Brings the entry of a chunk that comes after the head into the caches.
+ * Inlined, as in cb_scan_group.c.
+ */
+static pg_attribute_always_inline void
 cb_source_prefetch(const CbSource *source, int step)
 {
 	const CbChunkRange *range = &source->range;
