@@ -80,7 +80,7 @@ sound($node, 'vs', ['k'], 'whole');
 # has passed, and gives dead entries to it.
 make_table('vt');
 $node->safe_psql('postgres', q(
-	INSERT INTO vt SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 16) i;
+	INSERT INTO vt SELECT 1000 + i, lpad('68', 200, '0') || i FROM generate_series(1, 24) i;
 	SELECT cache_batch_flush('vt_k')));
 $leaves =~ s/vs_k/vt_k/g;
 my ($giving, $passed) = $node->safe_psql('postgres', $leaves) =~ /\b(\d+)>([23])\b/ ? ($1, $2) : (0, 0);
@@ -94,7 +94,7 @@ $reader = $node->background_psql('postgres');
 $reader->query_safe("$forced BEGIN; DECLARE c CURSOR FOR SELECT k FROM vt WHERE k >= lpad('40', 200, '0') ORDER BY k; FETCH 1 FROM c;");
 $vacuum = start_vacuum('vt');
 $node->safe_psql('postgres', qq(
-	INSERT INTO vt SELECT 4000 + i, (SELECT min(k) FROM dead) || i FROM generate_series(1, 16) i;
+	INSERT INTO vt SELECT 4000 + i, (SELECT min(k) FROM dead) || i FROM generate_series(1, 24) i;
 	SELECT cache_batch_flush('vt_k')));
 cmp_ok($node->safe_psql('postgres',
 		"SELECT count(*) FROM dead JOIN cache_batch_page_items('vt_k', $passed) i ON i.htid = dead.htid"),

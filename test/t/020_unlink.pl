@@ -125,7 +125,8 @@ SKIP:
 	skip 'needs a build with TESTPOINTS=1', 4 unless test_points_built($primary);
 
 	fill($primary, 'uc');
-	$primary->safe_psql('postgres', q(INSERT INTO uc SELECT i, lpad(i::text, 1000, '0') FROM generate_series(181, 189) i));
+	$primary->safe_psql('postgres', q(INSERT INTO uc SELECT i, lpad(i::text, 1000, '0') FROM generate_series(181, 189) i;
+		INSERT INTO uc SELECT i, lpad(i::text, 1000, '0') || 'x' FROM generate_series(181, 189) i));
 	ok(run_killed($primary, 'split-after=kill:1', q(SELECT cache_batch_flush('uc_k'))), 'killed after a split');
 	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) uc');
 	is(pages($primary, 'uc_k', 'deleted'), '3', 'leaves were deleted all the same');
