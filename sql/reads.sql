@@ -196,3 +196,20 @@ SELECT cache_batch_verify('rr_k', true);
 
 DROP FUNCTION rd_walk(text, text), rd_suite(), rd_run(text), rd_set(text), rd_fill(int, int, int), rr_flush(int, int);
 DROP TABLE rd, rd_q, rr;
+
+-- a scan that starts by another equality than the array's, of another type
+CREATE TABLE rx (a float8, t timestamp, k text);
+INSERT INTO rx SELECT i - 5000, timestamp '1990-01-01' + i * interval '10 hours', md5(i::text)
+	FROM generate_series(1, 10000) i;
+CREATE INDEX rx_a ON rx USING cachebatch (a);
+CREATE INDEX rx_t ON rx USING cachebatch (t);
+CREATE INDEX rx_k ON rx USING cachebatch (k);
+ANALYZE rx;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT a FROM rx WHERE a = ANY ('{-4000,7}'::float4[]) AND a = (-4000)::float8;
+SELECT a FROM rx WHERE a = (-4000)::float8 AND a = ANY ('{-4000,7}'::float4[]);
+SELECT t FROM rx WHERE t = ANY ('{1991-02-05,1992-01-01}'::date[]) AND t = timestamp '1991-02-05';
+SELECT k = md5('5') FROM rx WHERE k = ANY (ARRAY[md5('5'), md5('6')]) AND k = md5('5')::name;
+SELECT k = md5('5') FROM rx WHERE k = md5('5') AND k = ANY (ARRAY[md5('5'), md5('6')]::name[]);
+RESET enable_seqscan; RESET enable_bitmapscan;
+DROP TABLE rx;

@@ -28,7 +28,9 @@
 
 /*
  * The array key whose elements' order is that in which the scan goes through
- * the index, or NULL: the only one, for equality in the first column.
+ * the index, or NULL: the only one, for equality in the first column.  If that
+ * column has another equality as well, the scan may start by that one's value,
+ * whose type tells how values are compared.
  */
 static BTArrayKeyInfo *
 cb_scan_group_array(IndexScanDesc scan)
@@ -41,6 +43,10 @@ cb_scan_group_array(IndexScanDesc scan)
 	key = &bt->arrayKeyData[bt->arrayKeys[0].scan_key];
 	if (key->sk_attno != 1 || key->sk_strategy != BTEqualStrategyNumber)
 		return NULL;
+#ifndef CB_MUTATE_A10_ARRAYTYPE
+	if (((CbScanOpaque) scan->opaque)->start_keys[0].sk_subtype != key->sk_subtype)
+		return NULL;
+#endif
 	return &bt->arrayKeys[0];
 }
 

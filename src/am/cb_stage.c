@@ -532,7 +532,8 @@ cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
 			pub->journal_size = result.journal_length;
 	}
 	if (pub->buckets.desc != NULL)
-		cb_desc_note_churn(pub->buckets.desc, pub->n, pub->stage->nunchanged);
+		cb_desc_note_churn(pub->buckets.desc, pub->buckets.attach_id, pub->n,
+						   pub->stage->nunchanged);
 }
 
 static inline bool

@@ -102,6 +102,7 @@ typedef struct CbDesc
 	TimestampTz used_at;		/* by an insertion, about; a hint */
 	cb_atomic32 nrecent;		/* entries published lately, and those of them */
 	cb_atomic32 nunchanged;		/* that are new versions; hints */
+	cb_atomic32 npaused;		/* flushes that do not ask the table; a hint */
 	uint32		layout_gen;		/* counts changes of the ranges; never reset */
 	uint32		nbuckets;
 	uint32		buckets[CB_DESC_MAX_BUCKETS];	/* in key order */
@@ -199,16 +200,27 @@ extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
  * Sets journal_limit by the index's present size, which it looks up in the file
  * system.
  */
-extern void cb_desc_limit_journal(CbDesc *desc, Relation rel);
+extern void cb_desc_limit_journal(CbDesc *desc, uint64 attach_id,
+								  Relation rel);
 
 /*
  * Counts entries that were published, and how many came with updates that left
  * the index's columns alone, about.
  */
-extern void cb_desc_note_churn(CbDesc *desc, uint32 n, uint32 nunchanged);
+extern void cb_desc_note_churn(CbDesc *desc, uint64 attach_id, uint32 n,
+							   uint32 nunchanged);
 
 /* Are new versions a good part of what was published lately? */
 extern bool cb_desc_has_churn(const CbDesc *desc);
+
+/*
+ * A flush that had asked the table for dead rows failed: those that follow do
+ * not ask, so that what is wrong with the table does not keep entries here.
+ */
+extern void cb_desc_pause_asking(CbDesc *desc);
+
+/* May this flush ask?  Counts it. */
+extern bool cb_desc_may_ask(CbDesc *desc);
 
 /* Detaches and removes the descriptors of a database, or of a file. */
 extern void cb_desc_forget_database(Oid dboid);

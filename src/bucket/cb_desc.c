@@ -263,15 +263,23 @@ cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
  */
 #define CB_DESC_JOURNAL_PART	10
 
-void
-cb_desc_limit_journal(CbDesc *desc, Relation rel)
+static uint64
+cb_desc_journal_limit(Relation rel)
 {
 	uint64		pool = (uint64) cb_pool->nchunks * cb_pool->chunk_size;
 	uint64		part = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ /
 		CB_DESC_JOURNAL_PART;
 
-	cb_store_relaxed(&desc->journal_limit,
-					 Max((uint64) cb_journal_limit * 1024, Min(2 * pool, part)));
+	return Max((uint64) cb_journal_limit * 1024, Min(2 * pool, part));
+}
+
+void
+cb_desc_limit_journal(CbDesc *desc, uint64 attach_id, Relation rel)
+{
+	uint64		limit = cb_desc_journal_limit(rel);
+
+	if (desc->attach_id == attach_id)
+		cb_store_relaxed(&desc->journal_limit, limit);
 }
 
 /* of so many entries those before are forgotten, half of them at a time */
@@ -281,11 +289,14 @@ cb_desc_limit_journal(CbDesc *desc, Relation rel)
 #define CB_DESC_CHURN_PART	16
 
 void
-cb_desc_note_churn(CbDesc *desc, uint32 n, uint32 nunchanged)
+cb_desc_note_churn(CbDesc *desc, uint64 attach_id, uint32 n, uint32 nunchanged)
 {
-	uint32		recent = cb_fetch_add(&desc->nrecent, n) + n;
+	uint32		recent;
 	uint64		unchanged;
 
+	if (desc->attach_id != attach_id)
+		return;
+	recent = cb_fetch_add(&desc->nrecent, n) + n;
 	if (nunchanged > 0)
 		(void) cb_fetch_add(&desc->nunchanged, Min(n, nunchanged));
 	if (recent < CB_DESC_RECENT)
@@ -305,6 +316,28 @@ cb_desc_has_churn(const CbDesc *desc)
 
 	return unchanged > 0 &&
 		unchanged >= cb_load_relaxed(&desc->nrecent) / CB_DESC_CHURN_PART;
+}
+
+/* flushes that do not ask the table after one that did has failed */
+#define CB_DESC_PAUSE		256
+
+void
+cb_desc_pause_asking(CbDesc *desc)
+{
+	cb_store_relaxed(&desc->npaused, CB_DESC_PAUSE);
+}
+
+bool
+cb_desc_may_ask(CbDesc *desc)
+{
+	uint32		paused = cb_load_relaxed(&desc->npaused);
+
+#ifdef CB_MUTATE_U6_PAUSE
+	return true;
+#endif
+	if (paused > 0)
+		cb_store_relaxed(&desc->npaused, paused - 1);
+	return paused == 0;
 }
 
 /* Detaches and removes; table lock EXCL.  False: a chunk has an owner. */
@@ -435,6 +468,7 @@ typedef struct CbAttach
 	Relation	rel;
 	CbDesc	   *desc;
 	CbPos		tail;
+	uint64		journal_limit;
 	TimestampTz now;
 	int			nfences;
 	IndexTuple *fences;
@@ -494,8 +528,10 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&desc->tail, attach->tail);
 	desc->attached_at = attach->now;
 	desc->used_at = attach->now;
+	cb_store_relaxed(&desc->journal_limit, attach->journal_limit);
 	cb_store_relaxed(&desc->nrecent, 0);
 	cb_store_relaxed(&desc->nunchanged, 0);
+	cb_store_relaxed(&desc->npaused, 0);
 	desc->layout_gen++;
 	desc->attach_id = cb_fetch_add(&cb_pool->next_attach_id, 1);
 	desc->state = CB_DESC_ATTACHED;
@@ -585,7 +621,7 @@ cb_desc_attach(const CbKeyDesc *kd)
 		attach.fences = cb_tree_sample_separators(kd, cb_attach_count_buckets() - 1,
 												  CB_BUCKET_FENCE_SIZE,
 												  &attach.nfences);
-		cb_desc_limit_journal(desc, rel);
+		attach.journal_limit = cb_desc_journal_limit(rel);
 		CB_TEST_POINT("attach-before");
 		cb_journal_visit_head(rel, &cb_attach_sink, &attach);
 		CB_TEST_POINT("attach-done");

@@ -87,7 +87,7 @@ cb_pack_find_block(const CbPackReader *reader, uint32_t i, uint32_t *first,
 	end = b == last ? reader->count : directory[b + 1].start;
 	*first = directory[b].start;
 	*n = end - *first;
-	if (i < *first || i >= end || *n > CB_PACK_BLOCK ||
+	if (i < *first || i >= end || end > reader->count || *n > CB_PACK_BLOCK ||
 		directory[b].data < reader->data || directory[b].heap_bits > 32 ||
 		directory[b].data + cb_pack_bytes(*n, directory[b].heap_bits +
 										  reader->offset_bits) > reader->limit)

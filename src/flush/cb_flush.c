@@ -112,7 +112,9 @@ static void
 cb_flush_apply(CbFlush *flush, uint32 bucket)
 {
 	cb_key_init(&flush->kd, flush->rel);
-	cb_churn_begin(&flush->kd, cb_desc_has_churn(flush->desc));
+	/* VACUUM removes what is dead itself, soon */
+	if (flush->cause != CB_FLUSH_VACUUM && cb_desc_may_ask(flush->desc))
+		cb_churn_begin(&flush->kd, cb_desc_has_churn(flush->desc));
 	cb_flush_collect(flush);
 #ifdef CB_MUTATE_I1_RETIRE_FIRST
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
@@ -153,6 +155,8 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 		}
 		PG_CATCH();
 		{
+			if (flush.kd.heap != NULL)
+				cb_desc_pause_asking(desc);
 			cb_slot_release_to(mark);
 			PG_RE_THROW();
 		}
@@ -241,7 +245,7 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 		cb_flush_chunks(rel, desc, attach_id, bucket, cause) <= 0)
 		return false;
 	cb_flush_truncate(rel, desc, attach_id, cause == CB_FLUSH_DELAY);
-	cb_desc_limit_journal(desc, rel);
+	cb_desc_limit_journal(desc, attach_id, rel);
 	if (cause == CB_FLUSH_LIMIT && cb_queue_is_served())
 		cb_flush_request_oldest(desc, attach_id);	/* there may be more */
 	return true;

@@ -45,7 +45,6 @@ cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 
 	CB_TEST_POINT("sweep-start");
 	cb_key_init(&kd, rel);
-	cb_churn_begin(&kd, false);
 	cb_journal_read_all(&kd, limit, &batch);
 	CB_TEST_POINT("sweep-read");
 #ifdef CB_MUTATE_I1_TRUNCATE_FIRST
@@ -53,7 +52,6 @@ cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 #endif
 	cb_key_sort(&kd, batch.entries, batch.n);
 	cb_tree_apply(&kd, batch.entries, batch.n, &stats);
-	cb_churn_end(&kd);
 	CB_TEST_POINT("sweep-applied");
 #ifndef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);

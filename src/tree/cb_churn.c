@@ -39,8 +39,8 @@
 #include "wal/cb_wal.h"
 
 /*
- * Table pages asked on a guess, for each new entry and besides; and how many of
- * them in vain beyond those that were not.
+ * Table pages asked for each of the two reasons: for each new entry and besides;
+ * and how many in vain on a guess, beyond those that were not.
  */
 #define CB_CHURN_BLOCKS_EACH	2
 #define CB_CHURN_BLOCKS_MORE	16
@@ -81,7 +81,8 @@ typedef struct CbChurnBlock
 	int			first;
 	int			n;
 	int			weight;
-	bool		killed;			/* has killed ones */
+	int			killed;			/* how many of them */
+	bool		asked;
 } CbChurnBlock;
 
 typedef struct CbChurn
@@ -104,8 +105,14 @@ typedef struct CbChurn
 void
 cb_churn_begin(CbKeyDesc *kd, bool churn)
 {
-	Oid			heapoid = kd->rel->rd_index->indrelid;
+	Form_pg_index index = kd->rel->rd_index;
+	Oid			heapoid = index->indrelid;
 
+	/* VACUUM passes over an index that is being dropped */
+#ifndef CB_MUTATE_U6_DROPPED
+	if (!index->indisready || !index->indislive)
+		return;
+#endif
 	/* whoever inserts has the lock; a worker does not wait for it (B1) */
 	if (!ConditionalLockRelationOid(heapoid, AccessShareLock))
 		return;
@@ -261,7 +268,7 @@ cb_churn_group(CbChurn *churn)
 		}
 		block->n++;
 		block->weight += item->weight;
-		block->killed |= item->killed;
+		block->killed += item->killed;
 	}
 }
 
@@ -349,38 +356,44 @@ cb_churn_op_take(const CbChurnOp *op, CbChurn *churn, const CbChurnBlock *block)
 	return churn->ndead > before;
 }
 
+static int
+cb_churn_compare_killed(const void *a, const void *b)
+{
+	return ((const CbChurnBlock *) b)->killed - ((const CbChurnBlock *) a)->killed;
+}
+
 /*
  * Drops what scans have found dead, and what the table finds dead on the same
- * pages, which it has to look at for the horizon.
+ * pages, which it has to look at for the horizon.  At most max pages.
  */
 static void
-cb_churn_ask_killed(CbChurn *churn)
+cb_churn_ask_killed(CbChurn *churn, int max)
 {
+	int			n = 0;
 	CbChurnOp	op;
 
 	cb_churn_op_init(&op, churn, false);
-	for (int i = 0; i < churn->nblocks; i++)
+	qsort(churn->blocks, churn->nblocks, sizeof(CbChurnBlock),
+		  cb_churn_compare_killed);
+	for (; n < Min(max, churn->nblocks) && churn->blocks[n].killed > 0; n++)
 	{
-		if (churn->blocks[i].killed)
-			cb_churn_op_add(&op, churn, &churn->blocks[i]);
+		cb_churn_op_add(&op, churn, &churn->blocks[n]);
+		churn->blocks[n].asked = true;
 	}
 	cb_churn_op_ask(&op, churn);
-	for (int i = 0; i < churn->nblocks; i++)
-	{
-		if (churn->blocks[i].killed)
-			(void) cb_churn_op_take(&op, churn, &churn->blocks[i]);
-	}
+	for (int i = 0; i < n; i++)
+		(void) cb_churn_op_take(&op, churn, &churn->blocks[i]);
 }
 
-/* The most likely first; those that need not be asked any more are last. */
+/* The most likely first; those that were asked are last. */
 static int
-cb_churn_compare_blocks(const void *a, const void *b)
+cb_churn_compare_likely(const void *a, const void *b)
 {
 	const CbChurnBlock *ba = a;
 	const CbChurnBlock *bb = b;
 
-	if (ba->killed != bb->killed)
-		return ba->killed ? 1 : -1;
+	if (ba->asked != bb->asked)
+		return ba->asked ? 1 : -1;
 	if (ba->weight != bb->weight)
 		return bb->weight - ba->weight;
 	return ba->block < bb->block ? -1 : 1;
@@ -388,25 +401,23 @@ cb_churn_compare_blocks(const void *a, const void *b)
 
 /*
  * Asks for likely ones, until target bytes are gained or too many pages were
- * asked in vain.  One page at a time: the table gives up at the first page
- * without dead rows, and we know better how likely the next one is.
+ * asked in vain; at most max.  One page at a time: the table gives up at the
+ * first page without dead rows, and we know better how likely the next one is.
  */
 static void
-cb_churn_ask_likely(CbChurn *churn, Size target)
+cb_churn_ask_likely(CbChurn *churn, int max, Size target)
 {
-	int			max = Min(churn->nblocks, CB_CHURN_BLOCKS_MORE +
-						  CB_CHURN_BLOCKS_EACH * churn->batch->n);
 	int			useful = 0;
 	CbChurnOp	op;
 
 	cb_churn_op_init(&op, churn, true);
 	qsort(churn->blocks, churn->nblocks, sizeof(CbChurnBlock),
-		  cb_churn_compare_blocks);
-	for (int i = 0; i < max; i++)
+		  cb_churn_compare_likely);
+	for (int i = 0; i < Min(max, churn->nblocks); i++)
 	{
 		CbChurnBlock *block = &churn->blocks[i];
 
-		if (block->killed || block->weight == 0 || churn->gained >= target ||
+		if (block->asked || block->weight == 0 || churn->gained >= target ||
 			i - useful > useful + CB_CHURN_PATIENCE)
 			break;
 		if (i + CB_CHURN_PREFETCH < churn->nblocks &&
@@ -517,6 +528,7 @@ cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 	Page		page = BufferGetPage(buf);
 	Size		room = PageGetExactFreeSpace(page);
 	Size		need = batch->len + batch->n * sizeof(ItemIdData);
+	int			max = CB_CHURN_BLOCKS_MORE + CB_CHURN_BLOCKS_EACH * batch->n;
 	CbChurn		churn = {.kd = kd, .buf = buf, .batch = batch};
 	CbDeletable dead;
 
@@ -529,9 +541,9 @@ cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 		cb_churn_weigh(&churn);
 	cb_churn_group(&churn);
 	if (churn.any_killed)
-		cb_churn_ask_killed(&churn);
+		cb_churn_ask_killed(&churn, max);
 	if (kd->churn)
-		cb_churn_ask_likely(&churn, CB_CHURN_RESERVE +
+		cb_churn_ask_likely(&churn, max, CB_CHURN_RESERVE +
 							(need > room ? need - room : 0));
 	if (churn.ndead == 0)
 		return false;

@@ -109,6 +109,17 @@ is(ask_reader($reader, 't2'), 'conflict', 'the standby ends the query');
 eval { $reader->quit };
 sound($standby, 't2', [qw(id n)], 'standby');
 
+# an error while dropping does not keep the entries out of the tree
+make_table('t4');
+update('t4');
+my (undef, undef, $error) = $primary->psql('postgres', q(
+	SET cache_batch.test_tail = 0;
+	SET cache_batch.test_points = 'flush-sealed=error';
+	SELECT cache_batch_flush('t4_id')));
+like($error, qr/error at test point/, 'an error while dead entries may be dropped');
+is(flush('t4'), 0, 'the next flush asks for none, and works');
+sound($primary, 't4', [qw(id n)], 'whole after it');
+
 # feedback holds them back
 make_table('t3');
 $standby->append_conf('postgresql.conf', 'hot_standby_feedback = on');
@@ -134,5 +145,22 @@ $standby->promote;
 sound($standby, $_, [qw(id n)], "$_ after promotion") foreach (qw(t1 t2 t3));
 unlike(slurp_file($_->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log')
   foreach ($primary, $standby);
+
+# DROP INDEX CONCURRENTLY was interrupted: VACUUM passes over the index, whose
+# entries lead to line pointers that are unused then
+$primary = new_node('dropped', conf => <<EOC);
+cache_batch.max_delay = 1h
+cache_batch.test_tail = 0
+EOC
+make_table('t5');
+update('t5');
+$primary->safe_psql('postgres', q(
+	UPDATE pg_index SET indisready = false, indislive = false WHERE indexrelid = 't5_id'::regclass;
+	VACUUM t5;
+	ALTER SYSTEM SET cache_batch.max_delay = '1s';
+	SELECT pg_reload_conf()));
+ok($primary->poll_query_until('postgres',
+	q(SELECT flushed > 0 FROM cache_batch_stat_indexes WHERE indexrelname = 't5_id')), 'a worker flushes it');
+unlike(slurp_file($primary->logfile), qr/could not flush/, 'and does not ask for its rows');
 
 done_testing();

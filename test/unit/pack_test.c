@@ -396,9 +396,9 @@ use_damaged(const unsigned char *data, size_t len)
 		uint64_t	out[CB_PACK_WORDS_ROOM(8) / 8];
 		uint64_t	tids[CB_PACK_BLOCK];
 		uint16_t	len;
+		int			found = cb_pack_read_words(&reader, i, 8, out, &len, tids);
 
-		CHECK(cb_pack_read_words(&reader, i, 8, out, &len, tids) <=
-			  CB_PACK_BLOCK);
+		CHECK(found <= CB_PACK_BLOCK && i + found <= n);
 	}
 	for (int i = 0; i < n; i++)
 	{
