@@ -11,6 +11,7 @@ $SIG{PIPE} = 'IGNORE';
 
 my $node = new_node('workers', conf => <<'EOC');
 cache_batch.pool_size = 256kB
+cache_batch.journal_limit = 4096
 cache_batch.max_delay = 1s
 cache_batch.max_workers = 3
 max_worker_processes = 12
