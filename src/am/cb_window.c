@@ -189,7 +189,8 @@ cb_window_set_hash(CbScanOpaque so)
 	CbBucketView *view = &so->view;
 
 	view->has_hash = false;
-	if (cb_desc_find(so->kd.rel) == NULL || so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
+	if (cb_desc_find(so->kd.rel) == NULL ||
+		so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
 		key->sk_strategy != BTEqualStrategyNumber ||
 		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
 						  SK_ROW_HEADER)) != 0)

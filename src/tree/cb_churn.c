@@ -511,10 +511,7 @@ cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
 		XLogBeginInsert();
 		XLogRegisterData((char *) &xlrec, SizeOfCbLeafDelete);
 		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
-		XLogRegisterBufData(0, (char *) dead->ordinals,
-							dead->nordinals * sizeof(uint16));
-		XLogRegisterBufData(0, (char *) dead->offsets,
-							dead->noffsets * sizeof(OffsetNumber));
+		cb_tree_register_deletable(dead);
 		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_LEAF_DELETE);
 		PageSetLSN(page, lsn);
 	}
@@ -574,15 +571,8 @@ cb_redo_leaf_delete(XLogReaderState *record)
 	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buf);
-		char	   *data = XLogRecGetBlockData(record, 0, NULL);
-		CbDeletable dead;
 
-		/* the record's data is not aligned */
-		memcpy(dead.ordinals, data, xlrec->nordinals * sizeof(uint16));
-		memcpy(dead.offsets, data + xlrec->nordinals * sizeof(uint16),
-			   xlrec->nitems * sizeof(OffsetNumber));
-		cb_leaf_delete(page, dead.ordinals, xlrec->nordinals, dead.offsets,
-					   xlrec->nitems);
+		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buf);
 	}

@@ -52,6 +52,29 @@ typedef struct CbDeleteState
 	BlockNumber scan_blkno;		/* how far the pass has come */
 } CbDeleteState;
 
+void
+cb_tree_register_deletable(const CbDeletable *dead)
+{
+	XLogRegisterBufData(0, (char *) dead->ordinals,
+						dead->nordinals * sizeof(uint16));
+	XLogRegisterBufData(0, (char *) dead->offsets,
+						dead->noffsets * sizeof(OffsetNumber));
+}
+
+void
+cb_tree_redo_deletable(XLogReaderState *record, Page page, int nordinals,
+					   int noffsets)
+{
+	char	   *data = XLogRecGetBlockData(record, 0, NULL);
+	CbDeletable dead;
+
+	/* the record's data is not aligned */
+	memcpy(dead.ordinals, data, nordinals * sizeof(uint16));
+	memcpy(dead.offsets, data + nordinals * sizeof(uint16),
+		   noffsets * sizeof(OffsetNumber));
+	cb_leaf_delete(page, dead.ordinals, nordinals, dead.offsets, noffsets);
+}
+
 /* Remove items, as one atomic action.  buf is locked for cleanup. */
 static void
 cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
@@ -73,10 +96,7 @@ cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 		XLogBeginInsert();
 		XLogRegisterData((char *) &xlrec, SizeOfCbVacuumLeaf);
 		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
-		XLogRegisterBufData(0, (char *) dead->ordinals,
-							dead->nordinals * sizeof(uint16));
-		XLogRegisterBufData(0, (char *) dead->offsets,
-							dead->noffsets * sizeof(OffsetNumber));
+		cb_tree_register_deletable(dead);
 		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_VACUUM_LEAF);
 		PageSetLSN(page, lsn);
 	}
@@ -94,14 +114,8 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 									  &buf) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buf);
-		char	   *data = XLogRecGetBlockData(record, 0, NULL);
-		CbDeletable dead;
 
-		memcpy(dead.ordinals, data, xlrec->nordinals * sizeof(uint16));
-		memcpy(dead.offsets, data + xlrec->nordinals * sizeof(uint16),
-			   xlrec->nitems * sizeof(OffsetNumber));
-		cb_leaf_delete(page, dead.ordinals, xlrec->nordinals, dead.offsets,
-					   xlrec->nitems);
+		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
 		CbPageGetOpaque(page)->cycleid = 0;
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buf);

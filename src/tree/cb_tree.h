@@ -233,6 +233,11 @@ typedef struct CbDeletable
 	OffsetNumber offsets[MaxIndexTuplesPerPage];
 } CbDeletable;
 
+/* The data of block 0 of a record that removes these, and its redo. */
+extern void cb_tree_register_deletable(const CbDeletable *dead);
+extern void cb_tree_redo_deletable(XLogReaderState *record, Page page,
+								   int nordinals, int noffsets);
+
 extern void cb_tree_bulk_delete(IndexVacuumInfo *info,
 								IndexBulkDeleteResult *stats,
 								IndexBulkDeleteCallback callback,
