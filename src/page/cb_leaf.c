@@ -194,15 +194,14 @@ cb_leaf_can_pack(IndexTuple *items, int n)
 	return true;
 }
 
-/* Encodes entries that can be packed; returns the bytes, 0: they do not fit. */
-static Size
-cb_leaf_encode(IndexTuple *items, int n, char *out, Size capacity)
+Size
+cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity)
 {
 	CbPackEntry entries[CB_PACK_MAX_ENTRIES];
 
 	for (int i = 0; i < n; i++)
 		cb_leaf_fill_entry(&entries[i], items[i]);
-	return cb_pack_encode(entries, n, out, capacity);
+	return cb_pack_encode(entries, n, blob, capacity);
 }
 
 Size
@@ -214,6 +213,17 @@ cb_leaf_measure(IndexTuple *items, int n, Size capacity)
 }
 
 bool
+cb_leaf_put_blob(Page page, const char *blob, Size len)
+{
+	Assert(len > 0 && !CbPageIsPacked(page));
+	if (PageAddItem(page, (Item) blob, len, InvalidOffsetNumber, false,
+					false) == InvalidOffsetNumber)
+		return false;
+	CbPageGetOpaque(page)->flags |= CBP_PACKED;
+	return true;
+}
+
+bool
 cb_leaf_put_base(Page page, IndexTuple *items, int n)
 {
 	PageHeader	header = (PageHeader) page;
@@ -221,17 +231,12 @@ cb_leaf_put_base(Page page, IndexTuple *items, int n)
 	PGAlignedBlock blob;
 	Size		len;
 
-	Assert(n > 0 && !CbPageIsPacked(page));
+	Assert(n > 0);
 	if (room < sizeof(ItemIdData))
 		return false;
 	len = cb_leaf_encode(items, n, blob.data,
 						 MAXALIGN_DOWN(room - sizeof(ItemIdData)));
-	if (len == 0 ||
-		PageAddItem(page, blob.data, len, InvalidOffsetNumber, false,
-					false) == InvalidOffsetNumber)
-		return false;
-	CbPageGetOpaque(page)->flags |= CBP_PACKED;
-	return true;
+	return len > 0 && cb_leaf_put_blob(page, blob.data, len);
 }
 
 bool

@@ -78,6 +78,18 @@ extern bool cb_leaf_can_pack(IndexTuple *items, int n);
 extern Size cb_leaf_measure(IndexTuple *items, int n, Size capacity);
 
 /*
+ * Encodes entries that can be part of a base into a blob, MAXALIGNed; returns
+ * its bytes, 0 if they are more than capacity.
+ */
+extern Size cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity);
+
+/*
+ * Puts a blob behind the high key of a page without entries.  False: it does
+ * not fit; the page is as it was.
+ */
+extern bool cb_leaf_put_blob(Page page, const char *blob, Size len);
+
+/*
  * Puts a base of n > 0 entries behind the high key of a page without entries.
  * False: it does not fit; the page is as it was.
  */

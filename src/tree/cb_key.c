@@ -278,18 +278,12 @@ cb_key_minus_infinity(BlockNumber child)
 	return downlink;
 }
 
-/*
- * Form the entry of a heap tuple, palloc'd.  An entry over btree's size limit
- * is refused here, before anything is staged (C8).
- */
-IndexTuple
-cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
+/* Refuses an entry over btree's size limit. */
+void
+cb_key_check_size(Relation rel, IndexTuple itup)
 {
-	IndexTuple	itup = index_form_tuple(RelationGetDescr(rel), values, isnull);
-
-	itup->t_tid = *tid;
 #ifdef CB_MUTATE_C8_SIZE
-	return itup;
+	return;
 #endif
 	if (MAXALIGN(IndexTupleSize(itup)) > CB_MAX_ITEM_SIZE)
 		ereport(ERROR,
@@ -298,10 +292,23 @@ cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
 						IndexTupleSize(itup), (Size) CB_MAX_ITEM_SIZE,
 						RelationGetRelationName(rel)),
 				 errdetail("Index row references tuple (%u,%u) in its table.",
-						   ItemPointerGetBlockNumber(tid),
-						   ItemPointerGetOffsetNumber(tid)),
+						   ItemPointerGetBlockNumber(&itup->t_tid),
+						   ItemPointerGetOffsetNumber(&itup->t_tid)),
 				 errhint("Values larger than 1/3 of a buffer page cannot be indexed.\n"
 						 "Consider a function index of an MD5 hash of the value.")));
+}
+
+/*
+ * Form the entry of a heap tuple, palloc'd.  One that is too large is refused
+ * here, before anything is staged (C8).
+ */
+IndexTuple
+cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
+{
+	IndexTuple	itup = index_form_tuple(RelationGetDescr(rel), values, isnull);
+
+	itup->t_tid = *tid;
+	cb_key_check_size(rel, itup);
 	return itup;
 }
 

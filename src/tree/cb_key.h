@@ -127,6 +127,7 @@ extern IndexTuple cb_key_make_separator(const CbKeyDesc *kd,
 										IndexTuple firstright);
 extern IndexTuple cb_key_make_downlink(IndexTuple separator, BlockNumber child);
 extern IndexTuple cb_key_minus_infinity(BlockNumber child);
+extern void cb_key_check_size(Relation rel, IndexTuple itup);
 extern IndexTuple cb_key_form_entry(Relation rel, Datum *values, bool *isnull,
 									ItemPointer tid);
 extern Size cb_key_fixed_len(Relation rel);

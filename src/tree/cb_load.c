@@ -47,7 +47,9 @@ struct CbLoader
 	int			npending;
 	IndexTuple *pending;
 	CbArena		arenas[2];		/* their memory is in the first */
-	int			packed;			/* entries of the last leaf that was packed */
+	int			guess;			/* how many a packed leaf is likely to take */
+	Size		blob_len;
+	PGAlignedBlock blob;		/* the first of them, encoded */
 };
 
 #define CB_LOAD_PENDING		(2 * CB_PACK_MAX_ENTRIES)
@@ -293,37 +295,51 @@ cb_load_room_for(CbLoader *loader, int n)
 	return Min(loader->fill, room - Min(hikey, room));
 }
 
+/* Encodes the first n pending entries; false: they do not fit into a leaf. */
+static bool
+cb_load_encode(CbLoader *loader, int n, Size room)
+{
+	if (!cb_leaf_can_pack(loader->pending, n))
+		return false;
+	loader->blob_len = cb_leaf_encode(loader->pending, n, loader->blob.data,
+									  MAXALIGN_DOWN(room));
+	return loader->blob_len > 0;
+}
+
 /*
  * How many of the pending entries go into one packed leaf: about as many as
- * there is room for.
+ * there is room for.  They are in the blob then.
  */
 static int
 cb_load_count_packed(CbLoader *loader)
 {
 	int			fits = 0;
+	int			encoded = 0;
 	int			beyond = Min(loader->npending, CB_PACK_MAX_ENTRIES) + 1;
-	int			n = loader->packed > 0 ? loader->packed : CB_LOAD_GUESS;
+	int			n = loader->guess;
 
 	for (int try = 0; try < CB_LOAD_TRIES && fits + 1 < beyond; try++)
 	{
 		Size		room;
-		Size		size = 0;
 
 		n = Max(fits + 1, Min(n, beyond - 1));
 		room = cb_load_room_for(loader, n);
-		if (cb_leaf_can_pack(loader->pending, n))
-			size = cb_leaf_measure(loader->pending, n, MAXALIGN_DOWN(room));
-		if (size == 0)
+		encoded = n;
+		if (!cb_load_encode(loader, n, room))
 		{
 			beyond = n;
-			n = fits + (beyond - fits) * 7 / 8;
+			n = fits + (beyond - fits) * (try == 0 ? 15 : 8) / 16;
 			continue;
 		}
 		fits = n;
-		if (size * 64 > room * 63)
+		n = (int) (n * room / loader->blob_len);
+		if (loader->blob_len * 64 > room * 62)
 			break;
-		n = (int) (n * room / size);
 	}
+	if (fits > 0)
+		loader->guess = Max(n - n / 100, 1);	/* the next ones differ a bit */
+	if (fits > 0 && encoded != fits)
+		(void) cb_load_encode(loader, fits, cb_load_room_for(loader, fits));
 	return fits;
 }
 
@@ -347,10 +363,9 @@ cb_load_put_pending(CbLoader *loader)
 	}
 	if (pays)
 	{
-		if (!cb_leaf_put_base(loader->page, loader->pending, n))
+		if (!cb_leaf_put_blob(loader->page, loader->blob.data, loader->blob_len))
 			elog(ERROR, "cache_batch: no room for the base of a new leaf");
 		loader->last = loader->pending[n - 1];
-		loader->packed = n;
 	}
 	else
 	{
@@ -444,6 +459,7 @@ cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
 	cb_load_begin_level(loader, 0, CB_PAGE_ROOM * fillfactor / 100);
 
 	loader->pending = palloc(sizeof(IndexTuple) * CB_LOAD_PENDING);
+	loader->guess = CB_LOAD_GUESS;
 	cb_arena_init(&loader->arenas[0], CurrentMemoryContext);
 	cb_arena_init(&loader->arenas[1], CurrentMemoryContext);
 	return loader;
