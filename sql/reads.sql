@@ -166,6 +166,8 @@ CREATE FUNCTION rr_flush(i int, at int) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
 	IF i = at THEN
 		PERFORM cache_batch_flush('rr_k');
+		INSERT INTO rr SELECT generate_series(1, 300, 70);
+		PERFORM FROM rr WHERE k = -1;
 	END IF;
 	RETURN i;
 END $$;
@@ -184,7 +186,14 @@ SELECT rd_set('Nested Loop, Only');
 EXPLAIN (COSTS OFF) SELECT count(*), sum(y.k) FROM (SELECT rr_flush(i, 100) AS i FROM generate_series(1, 300) i OFFSET 0) x JOIN rr y ON y.k = x.i;
 SELECT count(*), sum(y.k) FROM (SELECT rr_flush(i, 100) AS i FROM generate_series(1, 300) i OFFSET 0) x JOIN rr y ON y.k = x.i;
 COMMIT;
-SELECT coalesce(sum(nentries), 0) = 0 AS flushed FROM cache_batch_journal('rr_k');
+SELECT sum(nentries) AS pending FROM cache_batch_journal('rr_k');
+-- the same while there are entries in buckets all the time
+BEGIN;
+SELECT rd_set('Nested Loop');
+SELECT count(*), sum(y.k) FROM (SELECT rr_flush(i, 100) AS i FROM generate_series(1, 300) i OFFSET 0) x JOIN rr y ON y.k >= x.i AND y.k <= x.i;
+SELECT rd_set('');
+SELECT count(*), sum(y.k) FROM generate_series(1, 300) i JOIN rr y ON y.k = i;
+COMMIT;
 DELETE FROM rr WHERE k > 1000;
 VACUUM rr;
 INSERT INTO rr SELECT i % 300 FROM generate_series(1, 20000) i;
@@ -213,3 +222,34 @@ SELECT k = md5('5') FROM rx WHERE k = ANY (ARRAY[md5('5'), md5('6')]) AND k = md
 SELECT k = md5('5') FROM rx WHERE k = md5('5') AND k = ANY (ARRAY[md5('5'), md5('6')]::name[]);
 RESET enable_seqscan; RESET enable_bitmapscan;
 DROP TABLE rx;
+
+-- a scan reads its first window in place: what it found there stays as it was
+-- when the leaf is split behind it
+CREATE TABLE rp (k int, t text) WITH (autovacuum_enabled = off);
+INSERT INTO rp SELECT 4 * i, 'row ' || i FROM generate_series(1, 120) i;
+CREATE INDEX rp_kt ON rp USING cachebatch (k, t) WITH (pack_leaves = off);
+VACUUM ANALYZE rp;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+EXPLAIN (COSTS OFF) SELECT k, t FROM rp WHERE k > 0 ORDER BY k;
+BEGIN;
+DECLARE rp_c CURSOR FOR SELECT k, t FROM rp WHERE k > 0 ORDER BY k;
+FETCH 1 FROM rp_c;
+INSERT INTO rp SELECT i, 'new' FROM generate_series(1, 480) i WHERE i % 4 <> 0;
+SELECT cache_batch_flush('rp_kt');
+CREATE TEMP TABLE rp_found (k int, t text);
+DO $$
+DECLARE
+	c refcursor := 'rp_c';
+	r record;
+BEGIN
+	LOOP
+		FETCH c INTO r;
+		EXIT WHEN NOT FOUND;
+		INSERT INTO rp_found VALUES (r.k, r.t);
+	END LOOP;
+END $$;
+SELECT count(*), count(*) FILTER (WHERE t = 'row ' || k / 4), min(k), max(k) FROM rp_found;
+COMMIT;
+SELECT cache_batch_verify('rp_kt', true);
+RESET enable_seqscan; RESET enable_bitmapscan;
+DROP TABLE rp, rp_found;

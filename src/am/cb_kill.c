@@ -88,7 +88,7 @@ cb_kill_lock_leaf(IndexScanDesc scan)
 	if (!RelationNeedsWAL(rel))
 		return InvalidBuffer;
 
-	buf = ReadBuffer(rel, window->blkno);
+	buf = ReadBuffer(rel, window->leaf.blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 #ifdef CB_MUTATE_A12_LSN
 	return buf;

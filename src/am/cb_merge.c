@@ -5,7 +5,8 @@
  *
  * Sources are the leaf's base and its plain entries, which are opened here,
  * and what the upper levels add.  Each is in order; of equal entries of two
- * sources one is returned.  No lock is held; comparison functions run.
+ * sources one is returned.  Comparison functions run; no lock is held, but
+ * the leaf's where the leaf is the only source.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +35,7 @@ cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
 static void
 cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 {
-	Page		page = (Page) so->cur->leaf.data;
+	Page		page = so->cur->page;
 	ScanDirection dir = (ScanDirection) merge->step;
 	bool		forward = merge->step > 0;
 	CbSource   *source = &merge->sources[merge->nsources++];
@@ -53,52 +54,38 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 	}
 }
 
+/* a search for a cut in the leaf's base */
+typedef struct CbBaseSearch
+{
+	CbScanOpaque so;
+	const CbCut *cut;
+	CbLeafTuple probe;
+} CbBaseSearch;
+
 /* Is entry i of the leaf's base left of the cut? */
 static bool
-cb_merge_base_is_left(CbScanOpaque so, CbMerge *merge, const CbCut *cut, int i)
+cb_merge_base_is_left(void *arg, int i)
 {
-	IndexTuple	itup = cb_leaf_read(&so->cur->reader, i, &merge->probe);
+	CbBaseSearch *search = arg;
+	CbWindow   *window = search->so->cur;
+	IndexTuple	itup = cb_leaf_read(&window->reader, i, &search->probe);
 
 	if (itup == NULL)
-		cb_window_report_corrupt(so->kd.rel, so->cur->blkno,
+		cb_window_report_corrupt(search->so->kd.rel, window->leaf.blkno,
 								 "The leaf's base is damaged.");
-	return cb_key_compare_cut(&so->kd, cut, itup) <= 0;
+	return cb_key_compare_cut(&search->so->kd, search->cut, itup) <= 0;
 }
 
-/* How many entries of the leaf's base lie left of the cut: blocks first. */
+/* How many entries of the leaf's base lie left of the cut. */
 static int
-cb_merge_search_base(CbScanOpaque so, CbMerge *merge, const CbCut *cut)
+cb_merge_search_base(CbScanOpaque so, const CbCut *cut)
 {
-	const CbPackReader *base = &so->cur->reader.base;
-	int			first = 0;
-	int			last = cb_pack_nblocks(base->blob);
-	int			low;
-	int			high;
+	CbBaseSearch search;
 
-	while (first < last)
-	{
-		int			mid = first + (last - first) / 2;
-
-		if (cb_merge_base_is_left(so, merge, cut,
-								   cb_pack_block_start(base, mid)))
-			first = mid + 1;
-		else
-			last = mid;
-	}
-	if (first == 0)
-		return 0;
-	low = cb_pack_block_start(base, first - 1) + 1;
-	high = cb_pack_block_start(base, first);
-	while (low < high)
-	{
-		int			mid = low + (high - low) / 2;
-
-		if (cb_merge_base_is_left(so, merge, cut, mid))
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	search.so = so;
+	search.cut = cut;
+	return cb_pack_search(&so->cur->reader.base, cb_merge_base_is_left,
+						  &search);
 }
 
 /* The same for the leaf's base. */
@@ -112,11 +99,11 @@ cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 	if (so->cur->reader.nbase == 0)
 		return;
 	if (cb_merge_ends_inside(so, merge))
-		end = cb_merge_search_base(so, merge, merge->far);
+		end = cb_merge_search_base(so, merge->far);
 	merge->base_has_dead = cb_pack_has_dead(so->cur->reader.base.blob);
 	source = &merge->sources[merge->nsources++];
 	source->kind = CB_SOURCE_BASE;
-	source->cur = cb_merge_search_base(so, merge, &so->pos.cut);
+	source->cur = cb_merge_search_base(so, &so->pos.cut);
 	source->end = end;
 	if (!forward)
 	{
@@ -132,7 +119,7 @@ cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 	cb_merge_open_plain(so, merge);
 }
 
-/* The tuple of an item of the leaf copy, once it is known to lie within. */
+/* The tuple of an item of the leaf, once it is known to lie within. */
 static IndexTuple
 cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 {
@@ -143,7 +130,7 @@ cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
 		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
 		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item))
-		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+		cb_window_report_corrupt(scan->indexRelation, window->leaf.blkno,
 								 "A line pointer is not valid.");
 	return (IndexTuple) PageGetItem(page, item);
 }
@@ -233,7 +220,7 @@ static bool
 cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 {
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-	Page		page = (Page) window->leaf.data;
+	Page		page = window->page;
 	bool		base = source->kind == CB_SOURCE_BASE;
 
 	source->head_dead = scan->ignore_killed_tuples &&
@@ -246,7 +233,7 @@ cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	source->head = base ? cb_merge_read_base(window, source->cur) :
 		cb_merge_get_plain(scan, page, source->cur);
 	if (source->head == NULL)
-		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+		cb_window_report_corrupt(scan->indexRelation, window->leaf.blkno,
 								 "The leaf's base is damaged.");
 	return true;
 }

@@ -20,7 +20,7 @@ typedef enum CbSourceKind
 
 /*
  * One sorted input of the merge.  cur is the place of head: an ordinal of the
- * leaf's base, an offset of the leaf copy, or an index of the run's entries
+ * leaf's base, an offset of the leaf, or an index of the run's entries
  * or of the chunk's order.  It moves by the merge's step and is used up at
  * end.
  */
@@ -51,10 +51,9 @@ typedef struct CbMerge
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
 	bool		base_has_dead;	/* are any of its entries marked dead? */
-	CbLeafTuple probe;			/* an entry of the base that is searched */
 } CbMerge;
 
-/* Adds the entries of the leaf copy between the window's cuts. */
+/* Adds the entries of the leaf between the window's cuts. */
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
 
 /* All sources are open: from here on ordered[0] has the next entry. */

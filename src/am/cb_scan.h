@@ -4,9 +4,9 @@
  *	  State of an index scan, shared by the scan files only.
  *
  * A scan works in windows.  A window is a range of entries between two cuts,
- * inside the range of one leaf; it holds a private copy of that leaf and
- * those entries of leaf and upper levels that pass the scan's quals, in
- * order.  The next window of either direction starts at the cut where this
+ * inside the range of one leaf; it holds those entries of leaf and upper
+ * levels that pass the scan's quals, in order, and mostly a private copy of
+ * that leaf.  The next window of either direction starts at the cut where this
  * one ends.
  *
  *-------------------------------------------------------------------------
@@ -38,7 +38,7 @@ typedef struct CbPlace
 	CbCut		cut;
 	char	   *buf;			/* memory for cut.tuple */
 	Size		buf_size;
-	BlockNumber leaf;			/* Invalid: not known */
+	CbLeafHint	leaf;			/* its blkno is Invalid: not known */
 	uint32		upper_serial;	/* the CbUpper that run_index is about */
 	int			run_index[CB_MAX_RUNS];
 } CbPlace;
@@ -53,7 +53,7 @@ typedef enum CbItemOrigin
 
 typedef struct CbScanItem
 {
-	IndexTuple	itup;			/* in the leaf copy, or kept */
+	IndexTuple	itup;			/* in the leaf's copy, or kept */
 	uint16		number;
 	uint8		origin;			/* CbItemOrigin */
 } CbScanItem;
@@ -74,9 +74,10 @@ typedef struct CbWindow
 	CbPlace		hi;
 	bool		more_left;		/* may there be matches left of lo, ... */
 	bool		more_right;		/* ... right of hi? */
-	Buffer		buf;			/* the leaf, if it is kept pinned */
-	BlockNumber blkno;
-	XLogRecPtr	lsn;			/* of the leaf when it was copied */
+	Buffer		buf;			/* the leaf, if it is pinned */
+	CbLeafHint	leaf;			/* where the leaf is, or was */
+	XLogRecPtr	lsn;			/* of the leaf when it was read */
+	Page		page;			/* the leaf: the copy, or in its buffer */
 	bool		copied;			/* leaf and reader are of blkno and lsn */
 	int			nitems;
 	int			index;			/* the item last returned */
@@ -84,9 +85,9 @@ typedef struct CbWindow
 	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
 	int			nallocated;
 	CbScanItem *items;
-	CbArena		kept;			/* entries of upper levels and the base */
-	CbLeaf		reader;			/* of the leaf copy */
-	PGAlignedBlock leaf;
+	CbArena		kept;			/* entries that are not in the copy */
+	CbLeaf		reader;			/* of the page */
+	PGAlignedBlock copy;
 } CbWindow;
 
 /*
@@ -148,12 +149,12 @@ extern bool cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir,
 							  CbCut *cut);
 
 /* cb_scan_group.c */
-extern BlockNumber cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir,
-									 const CbCut *cut);
+extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir,
+									const CbCut *cut);
 
 /* cb_window.c */
 extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
-							ScanDirection dir, BlockNumber leaf);
+							ScanDirection dir, CbLeafHint leaf);
 extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);

@@ -21,10 +21,7 @@
 
 #define CB_SCAN_GROUP_MIN	8	/* the first group; each is twice the last */
 #define CB_SCAN_CACHE_LINE	64
-
-/* bytes at both ends of a leaf; what is in between may be empty */
-#define CB_SCAN_PREFETCH_LOWER	512
-#define CB_SCAN_PREFETCH_UPPER	4608
+#define CB_SCAN_PREFETCH	384 /* bytes of a leaf, besides both its ends */
 
 /*
  * The array key whose elements' order is that in which the scan goes through
@@ -50,6 +47,37 @@ cb_scan_group_array(IndexScanDesc scan)
 	return &bt->arrayKeys[0];
 }
 
+/*
+ * Have a leaf's header, and then what a search in the leaf looks at first,
+ * brought into the processor's caches: its high key and its base's directory
+ * are the last that were put there.  The leaf may have left its buffer, or may
+ * be changing: what is read of it tells where to look, no more.  Inlined, as
+ * a call of a function that does nothing else is dropped by some compilers.
+ */
+static pg_attribute_always_inline void
+cb_scan_group_prefetch_header(const CbLeafHint *hint)
+{
+	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
+		return;
+	__builtin_prefetch(GetBufferDescriptor(hint->buf - 1), 1);
+	__builtin_prefetch(BufferGetBlock(hint->buf));
+}
+
+static pg_attribute_always_inline void
+cb_scan_group_prefetch(const CbLeafHint *hint)
+{
+	const char *page;
+	int			upper;
+
+	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
+		return;
+	page = (const char *) BufferGetBlock(hint->buf);
+	upper = ((volatile PageHeaderData *) page)->pd_upper % BLCKSZ;
+	__builtin_prefetch(page + BLCKSZ - CB_SCAN_CACHE_LINE);
+	for (int i = 0; i < CB_SCAN_PREFETCH; i += CB_SCAN_CACHE_LINE)
+		__builtin_prefetch(page + upper + i);
+}
+
 /* Finds the leaves of the array's present element and of those behind it. */
 static void
 cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
@@ -70,31 +98,13 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 						n, scan->xs_snapshot, group->hints);
 	group->first = array->cur_elem;
 	group->n = n;
+	for (int i = 0; i < n; i++)
+		cb_scan_group_prefetch_header(&group->hints[i]);
 	CB_TEST_POINT("scan-group-found");
 }
 
-/*
- * Has a leaf that will be copied soon brought into the processor's caches.
- * It may have left its buffer: nothing is read.  Inlined, as a call of a
- * function that does nothing else is dropped by some compilers.
- */
-static pg_attribute_always_inline void
-cb_scan_group_prefetch(const CbLeafHint *hint)
-{
-	const char *page;
-
-	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
-		return;
-	page = (const char *) BufferGetBlock(hint->buf);
-	__builtin_prefetch(GetBufferDescriptor(hint->buf - 1), 1);
-	for (int i = 0; i < CB_SCAN_PREFETCH_LOWER; i += CB_SCAN_CACHE_LINE)
-		__builtin_prefetch(page + i, 0, 2);
-	for (int i = BLCKSZ - CB_SCAN_PREFETCH_UPPER; i < BLCKSZ; i += CB_SCAN_CACHE_LINE)
-		__builtin_prefetch(page + i, 0, 2);
-}
-
 /* The leaf of the array's present element. */
-static BlockNumber
+static CbLeafHint
 cb_scan_group_leaf(IndexScanDesc scan, const BTArrayKeyInfo *array,
 				   const CbCut *cut)
 {
@@ -108,25 +118,26 @@ cb_scan_group_leaf(IndexScanDesc scan, const BTArrayKeyInfo *array,
 	}
 	if (i + 1 < group->n && group->hints[i + 1].blkno != group->hints[i].blkno)
 		cb_scan_group_prefetch(&group->hints[i + 1]);
-	return group->hints[i].blkno;
+	return group->hints[i];
 }
 
 /*
  * A leaf whose lower bound is not right of the cut where a primitive scan
- * starts, and which is near it; InvalidBlockNumber: not known.
+ * starts, and which is near it; its block is invalid: none is known.
  */
-BlockNumber
+CbLeafHint
 cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir, const CbCut *cut)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbLeafHint	unknown = {InvalidBlockNumber, InvalidBuffer};
 	BTArrayKeyInfo *array;
 
 	if (!ScanDirectionIsForward(dir) || cut->kind != CB_CUT_KEYS)
-		return InvalidBlockNumber;
+		return unknown;
 	if (cb_window_covers(so, cut))
-		return so->cur->blkno;
+		return so->cur->leaf;
 	array = cb_scan_group_array(scan);
 	if (array == NULL || array->num_elems < 2)
-		return InvalidBlockNumber;
+		return unknown;
 	return cb_scan_group_leaf(scan, array, cut);
 }

@@ -10,6 +10,9 @@
  *	3. with no lock held, the leaf's entries and those of the upper levels in
  *	   the window are merged in scan order and tested against the quals.
  *
+ * Where the upper levels have nothing, the first window of a scan, which is
+ * short, is read from the leaf itself under its lock.
+ *
  * An entry moves from an upper level to a lower one only, and is readable
  * below before it goes above, so this order of reading cannot miss it; an
  * entry that is seen twice is returned once, as the leaf's.  The window is
@@ -78,7 +81,7 @@ static void
 cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
 {
 	place->cut = *cut;
-	place->leaf = InvalidBlockNumber;
+	place->leaf.blkno = InvalidBlockNumber;
 	if (cut->kind == CB_CUT_TUPLE)
 	{
 		Size		size = IndexTupleSize(cut->tuple);
@@ -395,9 +398,9 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	if (ScanDirectionIsForward(dir) && so->pos.leaf != InvalidBlockNumber)
+	if (ScanDirectionIsForward(dir) && so->pos.leaf.blkno != InvalidBlockNumber)
 	{
-		Buffer		buf = cb_tree_read_leaf(scan->indexRelation, so->pos.leaf,
+		Buffer		buf = cb_tree_read_leaf(scan->indexRelation, &so->pos.leaf,
 											scan->xs_snapshot);
 		Page		page = BufferGetPage(buf);
 
@@ -415,21 +418,22 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Has the cut its place in the leaf last read, as far as the copy tells?  The
- * leaf's lower bound is not right of what the scan found in it.
+ * Has the cut its place in the leaf last read, as far as the window tells?
+ * The leaf's lower bound is not right of what the scan found in it.
  */
 bool
 cb_window_covers(CbScanOpaque so, const CbCut *cut)
 {
 	CbWindow   *window = so->cur;
-	Page		page;
+	const CbCut *end;
 
-	if (window == NULL || !window->copied || window->nitems == 0 ||
+	if (window == NULL || window->nitems == 0 ||
 		CbScanItemIsUpper(&window->items[0]))
 		return false;
-	page = (Page) window->leaf.data;
-	return (CbPageIsRightmost(page) ||
-			cb_key_compare_cut(&so->kd, cut, CbPageGetHighKey(page)) > 0) &&
+	end = &window->hi.cut;
+	return (end->kind == CB_CUT_MAX ||
+			(end->kind == CB_CUT_TUPLE &&
+			 cb_key_compare_cut(&so->kd, cut, end->tuple) > 0)) &&
 		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
 }
 
@@ -451,64 +455,62 @@ cb_window_copy_page(Page page, Page from)
  * copy of it as it is.
  */
 static void
-cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf)
+cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf, XLogRecPtr lsn)
 {
-	Page		page = (Page) window->leaf.data;
-	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
+	BlockNumber blkno = BufferGetBlockNumber(buf);
 
 #ifndef CB_MUTATE_I2_COPY
-	if (window->copied && window->blkno == BufferGetBlockNumber(buf) &&
+	if (window->copied && window->leaf.blkno == blkno &&
 		window->lsn == lsn && RelationNeedsWAL(rel))
 		return;
 #else
-	if (window->copied && window->blkno == BufferGetBlockNumber(buf))
+	if (window->copied && window->leaf.blkno == blkno)
 		return;
 #endif
 	window->copied = false;
-	window->lsn = lsn;
-	window->blkno = BufferGetBlockNumber(buf);
-	cb_window_copy_page(page, BufferGetPage(buf));
+	window->page = (Page) window->copy.data;
+	cb_window_copy_page(window->page, BufferGetPage(buf));
 }
 
 /*
- * Copies the leaf beyond so->pos, and sets the window's cuts from it.  Keeps
- * the leaf pinned if it has to stay so.
+ * Gives up the leaf's lock, and its pin unless VACUUM has to wait for the
+ * scan.
  */
 static void
-cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
+cb_window_unlock_leaf(IndexScanDesc scan)
 {
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	CbWindow   *window = so->cur;
-	Page		page = (Page) window->leaf.data;
-	bool		forward = ScanDirectionIsForward(dir);
-	Buffer		buf;
-	CbPlace    *far = forward ? &window->hi : &window->lo;
-	IndexTuple	bound;
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 
-	so->descent.want_low = !forward;
-	buf = cb_window_find_leaf(scan, dir);
-	cb_window_copy_leaf(scan->indexRelation, window, buf);
+	LockBuffer(window->buf, BUFFER_LOCK_UNLOCK);
 	if (scan->xs_want_itup || !IsMVCCSnapshot(scan->xs_snapshot) ||
 		!RelationNeedsWAL(scan->indexRelation))
-	{
-		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-		window->buf = buf;
-	}
-	else
-	{
-		UnlockReleaseBuffer(buf);
-		window->buf = InvalidBuffer;
-	}
-	window->valid = true;
+		return;
+	ReleaseBuffer(window->buf);
+	window->buf = InvalidBuffer;
+}
 
-	if (!window->copied &&
-		(!CbPageIsLeaf(page) ||
-		 PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
-		 (!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
-		 !cb_leaf_open(&window->reader, page)))
-		cb_window_report_corrupt(scan->indexRelation, window->blkno,
+/* Checks the leaf and begins to read it. */
+static void
+cb_window_open_leaf(Relation rel, CbWindow *window)
+{
+	Page		page = window->page;
+
+	if (!CbPageIsLeaf(page) ||
+		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
+		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
+		!cb_leaf_open(&window->reader, page))
+		cb_window_report_corrupt(rel, window->leaf.blkno,
 								 "The page is not a valid leaf.");
-	window->copied = true;
+}
+
+/* Sets the window's cuts: from so->pos to the leaf's bound. */
+static void
+cb_window_set_cuts(CbScanOpaque so, bool forward)
+{
+	CbWindow   *window = so->cur;
+	Page		page = window->page;
+	CbPlace    *far = forward ? &window->hi : &window->lo;
+	IndexTuple	bound;
 
 	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
 	bound = forward ?
@@ -521,13 +523,49 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir)
 		int			cmp = cb_key_compare_cut(&so->kd, &so->pos.cut, bound);
 
 		if (forward ? cmp <= 0 : cmp >= 0)
-			cb_window_report_corrupt(scan->indexRelation, window->blkno,
+			cb_window_report_corrupt(so->kd.rel, window->leaf.blkno,
 									 "The scan makes no progress beyond the page's bounds.");
 		cb_place_set_tuple(so, far, bound, false);
 		if (forward)
-			far->leaf = CbPageGetOpaque(page)->next;
+			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer};
 	}
 	window->clipped = cb_window_clip(so, far, forward);
+}
+
+/*
+ * Reads the leaf beyond so->pos and sets the window's cuts from it.  in_place:
+ * it is left locked, and is not copied; else it is copied, and kept pinned if
+ * it has to stay so.
+ */
+static void
+cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	bool		forward = ScanDirectionIsForward(dir);
+	Buffer		buf;
+	XLogRecPtr	lsn;
+
+	so->descent.want_low = !forward;
+	buf = cb_window_find_leaf(scan, dir);
+	lsn = BufferGetLSNAtomic(buf);
+	if (in_place)
+	{
+		window->copied = false;
+		window->page = BufferGetPage(buf);
+	}
+	else
+		cb_window_copy_leaf(scan->indexRelation, window, buf, lsn);
+	window->leaf = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
+	window->lsn = lsn;
+	window->buf = buf;
+	window->valid = true;
+	if (!in_place)
+		cb_window_unlock_leaf(scan);
+	if (!window->copied)
+		cb_window_open_leaf(scan->indexRelation, window);
+	window->copied = !in_place;
+	cb_window_set_cuts(so, forward);
 }
 
 /* ---------- windows ---------- */
@@ -578,7 +616,7 @@ cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
 
 	cb_place_set_tuple(so, far, merge->ordered[0]->head, !forward);
 	if (forward)
-		far->leaf = so->cur->blkno;
+		far->leaf = so->cur->leaf;
 	for (int i = 0; i < merge->nsources; i++)
 	{
 		CbSource   *source = &merge->sources[i];
@@ -616,6 +654,17 @@ cb_window_keep(CbWindow *window, IndexTuple itup)
 	return copy;
 }
 
+/* Does the head of a source stay as it is while the window lives? */
+static inline bool
+cb_window_has(const CbWindow *window, const CbSource *source)
+{
+#ifdef CB_MUTATE_I2_INPLACE
+	return !CbSourceIsUpper(source);
+#endif
+	return source->kind == CB_SOURCE_BASE ||
+		(source->kind == CB_SOURCE_LEAF && window->copied);
+}
+
 /* Adds the head of a source to the window. */
 static void
 cb_window_add_item(CbWindow *window, const CbSource *source)
@@ -629,8 +678,8 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 								 sizeof(CbScanItem) * window->nallocated);
 	}
 	item = &window->items[window->nitems++];
-	item->itup = CbSourceIsUpper(source) ? cb_window_keep(window, source->head) :
-		source->head;
+	item->itup = cb_window_has(window, source) ? source->head :
+		cb_window_keep(window, source->head);
 	item->origin = source->kind == CB_SOURCE_LEAF ? CB_ITEM_PLAIN :
 		source->kind == CB_SOURCE_BASE ? CB_ITEM_BASE : CB_ITEM_UPPER;
 	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
@@ -708,19 +757,32 @@ cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Copies the levels in their order and merges them.  Returns whether there
+ * Is the leaf all that there is in the window, and the window short?  Then it
+ * is read in place: a few entries are looked at for one that is wanted.
+ */
+static inline bool
+cb_window_is_short(CbScanOpaque so, ScanDirection dir)
+{
+	return so->starting && ScanDirectionIsForward(dir) &&
+		so->view.nchunks == 0 && so->upper->nruns == 0;
+}
+
+/*
+ * Reads the levels in their order and merges them.  Returns whether there
  * may be matches beyond the window.
  */
 static bool
 cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 {
 	CbMerge		merge;
+	bool		in_place = false;
+	bool		more;
 
 #ifdef CB_MUTATE_I2_ORDER
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	so->view.lo = so->view.hi = NULL;
-	cb_window_read_leaf(scan, dir);
+	cb_window_read_leaf(scan, dir, in_place);
 	CB_TEST_POINT("scan-leaf-read");
 	cb_window_release_upper(so);
 	cb_window_copy_levels(scan, dir);
@@ -728,11 +790,19 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 				  &so->pos);
 #else
 	cb_window_copy_levels(scan, dir);
-	cb_window_read_leaf(scan, dir);
-	CB_TEST_POINT("scan-leaf-read");
+	in_place = cb_window_is_short((CbScanOpaque) scan->opaque, dir);
+	cb_window_read_leaf(scan, dir, in_place);
+	if (!in_place)
+		CB_TEST_POINT("scan-leaf-read");
 #endif
 	cb_window_open_merge(scan, &merge, dir);
-	return cb_window_fill(scan, &merge, dir);
+	more = cb_window_fill(scan, &merge, dir);
+	if (in_place)
+	{
+		cb_window_unlock_leaf(scan);
+		CB_TEST_POINT("scan-leaf-read");
+	}
+	return more;
 }
 
 /* Reads the window that starts at so->pos; the scan has left the last one. */
@@ -807,7 +877,7 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
  */
 bool
 cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
-				BlockNumber leaf)
+				CbLeafHint leaf)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 

@@ -8,7 +8,7 @@
  *
  * A blob is divided into blocks of at most CB_PACK_BLOCK entries, of different
  * lengths.  The first entry of a block is O(1) to read, so a search goes over
- * the blocks first (cb_pack_nblocks, cb_pack_block_start) and then into one.
+ * the blocks first and then into one (cb_pack_search).
  *
  * Nothing here allocates, locks, or fails other than by what it returns.
  * Readers never read outside of the blob, whatever its bytes are.
@@ -97,6 +97,14 @@ extern bool cb_pack_open(CbPackReader *reader, const void *blob, size_t len);
 
 /* The first entry of a block; the number of entries for block nblocks. */
 extern int	cb_pack_block_start(const CbPackReader *reader, int block);
+
+/*
+ * How many entries is_left() is true for, of which there are none behind one
+ * for which it is false.  Looks at the blocks' first ones, then into a block;
+ * what it may look at next is brought into the processor's caches meanwhile.
+ */
+extern int	cb_pack_search(const CbPackReader *reader,
+						   bool (*is_left) (void *arg, int i), void *arg);
 
 /*
  * Reads entry i; its body is copied to body, which is 8-aligned and has room

@@ -11,6 +11,8 @@
  */
 #include "core/cb_pack_format.h"
 
+#define CB_PACK_CACHE_LINE	64
+
 int
 cb_pack_count(const void *blob)
 {
@@ -65,6 +67,79 @@ cb_pack_block_start(const CbPackReader *reader, int block)
 		return reader->count;
 	return (int) cb_pack_least(cb_pack_directory(reader)[block].start,
 							   reader->count);
+}
+
+/* Has the lines of the blob between two places brought into the caches. */
+static inline void
+cb_pack_prefetch(const CbPackReader *reader, uint32_t from, uint32_t to)
+{
+	for (to = cb_pack_least(to, reader->limit); from < to;
+		 from += CB_PACK_CACHE_LINE)
+		__builtin_prefetch(reader->blob + from);
+}
+
+/* Has the places where blocks' bodies begin brought into the caches. */
+static inline void
+cb_pack_prefetch_blocks(const CbPackReader *reader)
+{
+	const CbPackBlock *directory = cb_pack_directory(reader);
+
+	for (uint32_t b = 0; b < reader->nblocks; b++)
+	{
+		uint32_t	n = (uint32_t) (cb_pack_block_start(reader, (int) b + 1) -
+									cb_pack_block_start(reader, (int) b));
+		uint32_t	bodies = directory[b].data +
+			cb_pack_bytes(n, directory[b].heap_bits + reader->offset_bits);
+
+		cb_pack_prefetch(reader, bodies, bodies + 1);
+		cb_pack_prefetch(reader, bodies + CB_PACK_CACHE_LINE / 2,
+						 bodies + CB_PACK_CACHE_LINE / 2 + 1);
+	}
+}
+
+/* The number of entries of [low, high), plus low, for which it is true. */
+static int
+cb_pack_search_block(int low, int high, bool (*is_left) (void *arg, int i),
+					 void *arg)
+{
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (is_left(arg, mid))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+int
+cb_pack_search(const CbPackReader *reader,
+			   bool (*is_left) (void *arg, int i), void *arg)
+{
+	const CbPackBlock *directory = cb_pack_directory(reader);
+	int			first = 0;
+	int			last = reader->nblocks;
+
+	cb_pack_prefetch_blocks(reader);
+	while (first < last)
+	{
+		int			mid = first + (last - first) / 2;
+
+		if (is_left(arg, cb_pack_block_start(reader, mid)))
+			first = mid + 1;
+		else
+			last = mid;
+	}
+	if (first == 0)
+		return 0;
+	cb_pack_prefetch(reader, directory[first - 1].data,
+					 first < reader->nblocks ? directory[first].data :
+					 reader->limit);
+	return cb_pack_search_block(cb_pack_block_start(reader, first - 1) + 1,
+								cb_pack_block_start(reader, first),
+								is_left, arg);
 }
 
 /*

@@ -22,6 +22,7 @@
 
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
 #include "tree/cb_tree.h"
@@ -357,26 +358,40 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	}
 }
 
+/* The leaf's buffer, pinned: where it was, or wherever it is now. */
+static Buffer
+cb_search_read_hint(Relation rel, const CbLeafHint *hint)
+{
+	if (!BufferIsValid(hint->buf) ||
+		!ReadRecentBuffer(rel->rd_node, MAIN_FORKNUM, hint->blkno, hint->buf))
+		return ReadBuffer(rel, hint->blkno);
+	pgstat_count_buffer_read(rel);
+	pgstat_count_buffer_hit(rel);
+	return hint->buf;
+}
+
 /*
  * A leaf that is known by its block, or the one that has taken over its range:
  * pinned and share-locked.
  */
 Buffer
-cb_tree_read_leaf(Relation rel, BlockNumber blkno, Snapshot snapshot)
+cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
+	Buffer		buf = cb_search_read_hint(rel, hint);
+
 	for (;;)
 	{
-		Buffer		buf = ReadBuffer(rel, blkno);
 		Page		page = cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0,
 										  snapshot);
+		BlockNumber next = CbPageGetOpaque(page)->next;
 
 		if (!CbPageIsGone(page))
 			return buf;
 		if (CbPageIsRightmost(page))
-			cb_search_report_level(rel, blkno, 0);
-		blkno = CbPageGetOpaque(page)->next;
+			cb_search_report_level(rel, BufferGetBlockNumber(buf), 0);
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
+		buf = ReadBuffer(rel, next);
 	}
 }
 
@@ -451,7 +466,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 	Assert(cut->kind == CB_CUT_KEYS && cut->nkeys == 1);
 	own_cut.keys = &key;
 	for (int i = 0; i < n; i++)
-		hints[i].blkno = BufferGetBlockNumber(buf);
+		hints[i] = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
 	if (level == 0)
 		UnlockReleaseBuffer(buf);
 	for (; level > 0; level--)

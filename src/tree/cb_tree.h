@@ -105,7 +105,7 @@ extern void cb_tree_read_meta(Relation rel, Snapshot snapshot,
 extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
 							  ScanDirection dir, Snapshot snapshot,
 							  CbDescent *descent);
-extern Buffer cb_tree_read_leaf(Relation rel, BlockNumber blkno,
+extern Buffer cb_tree_read_leaf(Relation rel, const CbLeafHint *hint,
 								Snapshot snapshot);
 extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 								const Datum *values, int n, Snapshot snapshot,

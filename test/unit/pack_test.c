@@ -54,6 +54,13 @@ check_words(CbPackReader *reader, int i, const CbPackEntry *entries, int n)
 	return found;
 }
 
+/* Does entry i come before the one that is searched? */
+static bool
+is_left(void *arg, int i)
+{
+	return i < *(const int *) arg;
+}
+
 /* Are these n entries in the blob, read forward, backward and at random? */
 static void
 check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
@@ -87,6 +94,8 @@ check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
 		if (!is_entry(&reader, i, &entries[i]))
 			return;
 	}
+	for (int left = 0; left <= n; left += 1 + n / 300)
+		CHECK(cb_pack_search(&reader, is_left, &left) == left);
 	for (int b = 0; b < cb_pack_nblocks(data); b++)
 	{
 		int			next = cb_pack_block_start(&reader, b + 1);
@@ -422,6 +431,13 @@ use_damaged(const unsigned char *data, size_t len)
 
 		CHECK(start <= n && end <= n);
 		CHECK(!good || (end > start && end - start <= CB_PACK_BLOCK));
+	}
+	for (int left = 0; left <= n; left += 1 + n / 20)
+	{
+		int			found = cb_pack_search(&reader, is_left, &left);
+
+		CHECK(found == left || !good);
+		CHECK(found >= 0 && found <= n);
 	}
 	for (int i = 0; i < n; i += 7)
 		cb_pack_is_dead(data, i);
