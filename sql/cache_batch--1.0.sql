@@ -37,6 +37,19 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_batch_flush(regclass) IS
 	'moves all entries of an index''s journal to its tree; false if there were none';
 
+-- packing
+
+CREATE FUNCTION cache_batch_cool(index regclass) RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_batch_cool(regclass) IS
+	'packs all leaves of an index densely; returns how many pages that freed';
+
+CREATE FUNCTION cache_batch_cool(index regclass, lo anyelement, hi anyelement)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_batch_cool(regclass, anyelement, anyelement) IS
+	'the same for the leaves of a range of keys of the first column; null: no bound';
+
 -- checking
 
 CREATE FUNCTION cache_batch_verify(index regclass,

@@ -6,6 +6,9 @@
  * If the neighbour is full as well, the two are spread over three leaves: so
  * leaves that fill up alike are two thirds full afterwards, and not half.
  *
+ * Where leaves are packed because they are cold (cb_cool.c) the right one gets
+ * as many as it can take.
+ *
  * One record changes both leaves, in full, and the separator between them in
  * their parent, and makes the third, whose downlink comes later, as after a
  * split.  Entries move to the right only, so that whoever is on the way finds
@@ -30,10 +33,17 @@
 #include "tree/cb_tree.h"
 #include "wal/cb_wal.h"
 
-/* room that each leaf keeps */
+/* room that each leaf keeps, or that one has that is worth filling up */
 #define CB_SHARE_RESERVE	(CB_PAGE_ROOM / 16)
 
 #define CB_SHARE_MAX_PARTS	3
+
+#define CB_SHARE_HIKEY_ROOM(page) \
+	(CbPageIsRightmost(page) ? 0 : CbItemSpace(CbPageGetHighKey(page)))
+
+/* times that is tried how many entries fill a leaf, and plain ones worth it */
+#define CB_SHARE_FILL_TRIES	8
+#define CB_SHARE_FILL_PLAIN	16
 
 typedef struct CbShare
 {
@@ -45,6 +55,7 @@ typedef struct CbShare
 	IndexTuple *items;			/* of both leaves, in order */
 	int			nleft;			/* of the left leaf */
 	int			n;
+	Size		reserve;		/* room that each part keeps */
 	bool		packed;
 	int			nparts;
 	int			first[CB_SHARE_MAX_PARTS + 1];	/* item at which part i begins */
@@ -98,22 +109,39 @@ cb_share_lock_parent(CbShare *share)
 
 /* ---------- planning ---------- */
 
-/* Adds the right leaf's entries to the left one's. */
-static void
-cb_share_collect(CbShare *share, IndexTuple *left)
+/* All entries of a leaf, in order; how many. */
+static int
+cb_share_read(CbShare *share, Page page, IndexTuple **items)
 {
 	Page		copy = cb_arena_alloc(share->arena, BLCKSZ);
 	CbLeafBatch none = {0};
 	CbRepack	unused;
-	IndexTuple *right;
-	int			n;
 
-	memcpy(copy, BufferGetPage(share->bufs[1]), BLCKSZ);
-	n = cb_repack_merge(share->kd, copy, &none, share->arena, &unused, &right);
+	memcpy(copy, page, BLCKSZ);
+	return cb_repack_merge(share->kd, copy, &none, share->arena, &unused, items);
+}
+
+/* Adds the right leaf's entries to the left one's. */
+static void
+cb_share_collect(CbShare *share, IndexTuple *left, Page right_page)
+{
+	IndexTuple *right;
+	int			n = cb_share_read(share, right_page, &right);
+
 	share->n = share->nleft + n;
 	share->items = cb_arena_alloc(share->arena, sizeof(IndexTuple) * share->n);
 	memcpy(share->items, left, sizeof(IndexTuple) * share->nleft);
 	memcpy(share->items + share->nleft, right, sizeof(IndexTuple) * n);
+}
+
+/* The entries of both leaves. */
+static void
+cb_share_collect_both(CbShare *share, Page left_page, Page right_page)
+{
+	IndexTuple *left;
+
+	share->nleft = cb_share_read(share, left_page, &left);
+	cb_share_collect(share, left, right_page);
 }
 
 /* Makes part i's image; false: it does not fit, with some room left. */
@@ -123,7 +151,7 @@ cb_share_build(const CbShare *share, int i)
 	Page		image = (Page) share->images[i].data;
 	IndexTuple *items = share->items + share->first[i];
 	int			n = share->first[i + 1] - share->first[i];
-	Size		room = CB_PAGE_ROOM - CB_SHARE_RESERVE -
+	Size		room = CB_PAGE_ROOM - share->reserve -
 		(share->hikey[i] ? CbItemSpace(share->hikey[i]) : 0);
 
 	if (n == 0 || (share->packed ? !cb_leaf_can_pack(items, n) :
@@ -131,7 +159,7 @@ cb_share_build(const CbShare *share, int i)
 		return false;
 	return cb_tree_build_page(image, CBP_LEAF, 0, share->hikey[i],
 							  share->packed, items, n) &&
-		PageGetExactFreeSpace(image) >= CB_SHARE_RESERVE;
+		PageGetExactFreeSpace(image) >= share->reserve;
 }
 
 /*
@@ -170,14 +198,13 @@ cb_share_make_hikeys(CbShare *share)
  * else if it saves a fifth.
  */
 static bool
-cb_share_packs(const CbShare *share)
+cb_share_packs(const CbShare *share, Page left, Page right)
 {
 	Size		plain;
 
 	if (!CbPacksLeaves(share->kd->rel))
 		return false;
-	return CbPageIsPacked(BufferGetPage(share->bufs[0])) ||
-		CbPageIsPacked(BufferGetPage(share->bufs[1])) ||
+	return CbPageIsPacked(left) || CbPageIsPacked(right) ||
 		cb_tree_measure(share->items, share->n, &plain) * 5 <= plain * 4;
 }
 
@@ -187,7 +214,8 @@ cb_share_plan(CbShare *share)
 {
 	Size		plain = cb_tree_plain_space(share->items, share->n);
 
-	share->packed = cb_share_packs(share);
+	share->packed = cb_share_packs(share, BufferGetPage(share->bufs[0]),
+								   BufferGetPage(share->bufs[1]));
 	for (int nparts = 2; nparts <= CB_SHARE_MAX_PARTS; nparts++)
 	{
 		bool		fits = cb_share_cut(share, plain, nparts);
@@ -296,7 +324,7 @@ cb_share_try(CbShare *share, IndexTuple *items)
 {
 	Relation	rel = share->kd->rel;
 
-	cb_share_collect(share, items);
+	cb_share_collect(share, items, BufferGetPage(share->bufs[1]));
 	if (!cb_share_plan(share) || !cb_share_fits_parent(share))
 		return false;
 	cb_tree_check_still_locked(rel, share->bufs[0]);
@@ -313,7 +341,8 @@ cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 			  IndexTuple *items, int n)
 {
 	PGAlignedBlock images[CB_SHARE_MAX_PARTS];
-	CbShare		share = {.kd = kd,.arena = arena,.nleft = n,.images = images};
+	CbShare		share = {.kd = kd,.arena = arena,.nleft = n,
+	.reserve = CB_SHARE_RESERVE,.images = images};
 	bool		shared;
 
 	share.bufs[0] = buf;
@@ -336,6 +365,134 @@ cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 	else
 		UnlockReleaseBuffer(share.bufs[1]);
 	return shared;
+}
+
+/* ---------- filling up ---------- */
+
+/* Is there so much room in the right leaf, or so much to pack? */
+static bool
+cb_share_is_worth_filling(const CbShare *share)
+{
+	Page		page = BufferGetPage(share->bufs[1]);
+
+	return !CbPageIsPacked(page) ||
+		PageGetExactFreeSpace(page) >= CB_SHARE_RESERVE ||
+		PageGetMaxOffsetNumber(page) - CbPageFirstPlain(page) >= CB_SHARE_FILL_PLAIN;
+}
+
+/* Makes the parts: the right one gets all items but the first few. */
+static bool
+cb_share_build_fill(CbShare *share, int nkept)
+{
+	IndexTuple *items = share->items;
+	Page		right = BufferGetPage(share->bufs[1]);
+	BlockNumber blkno = BufferGetBlockNumber(share->bufs[1]);
+
+	share->nparts = 2;
+	share->first[0] = 0;
+	share->first[1] = nkept;
+	share->first[2] = share->n;
+	share->hikey[0] = cb_key_make_separator(share->kd, items[nkept - 1],
+											items[nkept]);
+	share->hikey[1] = CbPageIsRightmost(right) ? NULL : CbPageGetHighKey(right);
+	share->downlink = cb_key_make_downlink(share->hikey[0], blkno);
+	return cb_share_build(share, 1) && cb_share_build(share, 0);
+}
+
+/*
+ * Plans to keep as few entries as possible in the left leaf; false: there is
+ * nothing to gain.
+ */
+static bool
+cb_share_plan_fill(CbShare *share)
+{
+	int			most = share->nleft;	/* so many are kept without it */
+	int			least = 1;
+	int			nkept = least;
+	int			built = -1;
+
+	share->packed = cb_share_packs(share, BufferGetPage(share->bufs[0]),
+								   BufferGetPage(share->bufs[1]));
+	for (int try = 0; try < CB_SHARE_FILL_TRIES && nkept < most; try++)
+	{
+		bool		fits = cb_share_build_fill(share, nkept);
+
+		built = fits ? nkept : -1;
+		if (fits)
+			most = nkept;
+		else
+			least = nkept + 1;
+		nkept = least + (most - least) / 2;
+	}
+	if (most == share->nleft)
+		return false;
+	return built == most || cb_share_build_fill(share, most);
+}
+
+/* Plans with the pages locked, and does it if there is something to gain. */
+static bool
+cb_share_try_fill(CbShare *share)
+{
+	Relation	rel = share->kd->rel;
+
+	if (!cb_share_is_worth_filling(share))
+		return false;
+	cb_share_collect_both(share, BufferGetPage(share->bufs[0]),
+						  BufferGetPage(share->bufs[1]));
+	if (!cb_share_plan_fill(share) || !cb_share_fits_parent(share))
+		return false;
+	cb_tree_check_still_locked(rel, share->bufs[0]);
+	cb_tree_check_still_locked(rel, share->bufs[1]);
+	cb_tree_check_still_locked(rel, share->parent);
+	cb_share_apply(share);
+	return true;
+}
+
+bool
+cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena)
+{
+	PGAlignedBlock images[CB_SHARE_MAX_PARTS];
+	CbShare		share = {.kd = kd,.arena = arena,.images = images};
+	bool		filled = false;
+
+	share.bufs[0] = buf;
+	if (cb_share_lock_right(&share))
+	{
+		if (cb_share_lock_parent(&share))
+		{
+			filled = cb_share_try_fill(&share);
+			UnlockReleaseBuffer(share.parent);
+		}
+		UnlockReleaseBuffer(share.bufs[1]);
+	}
+	UnlockReleaseBuffer(buf);
+	return filled;
+}
+
+bool
+cb_share_merge(const CbKeyDesc *kd, Page left, Page right, Page image)
+{
+	CbArena		arena;
+	CbShare		share = {.kd = kd,.arena = &arena};
+	CbPageOpaque opaque;
+
+	cb_arena_init(&arena, CurrentMemoryContext);
+	cb_share_collect_both(&share, left, right);
+	share.packed = share.n > 0 && cb_share_packs(&share, left, right);
+	if (share.packed ? !cb_leaf_can_pack(share.items, share.n) :
+		cb_tree_plain_space(share.items, share.n) + CB_SHARE_HIKEY_ROOM(right) >
+		CB_PAGE_ROOM)
+		return false;
+	if (!cb_tree_build_page(image, CBP_LEAF, 0,
+							CbPageIsRightmost(right) ? NULL : CbPageGetHighKey(right),
+							share.packed, share.items, share.n))
+		return false;
+	opaque = CbPageGetOpaque(image);
+	opaque->next = CbPageGetOpaque(right)->next;
+	opaque->cycleid = _bt_vacuum_cycleid(kd->rel);
+	if (share.n == 0)
+		opaque->flags |= CBP_EMPTY;
+	return true;
 }
 
 /*

@@ -193,6 +193,25 @@ extern bool cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 						  IndexTuple *items, int n);
 extern void cb_redo_share(XLogReaderState *record);
 
+/*
+ * Moves as many of a leaf's last entries to its right neighbour as that can
+ * take, but for one, as one atomic action.  buf is exclusively locked, its
+ * split complete, and it is not the rightmost; it is released.  False: it gave
+ * nothing.
+ */
+extern bool cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena);
+
+/*
+ * Makes an image of the right one of two neighbours that has the left one's
+ * entries as well.  False: they do not fit.  Comparison functions run.
+ */
+extern bool cb_share_merge(const CbKeyDesc *kd, Page left, Page right,
+						   Page image);
+
+/* cb_cool.c */
+extern int64 cb_tree_cool(const CbKeyDesc *kd, const CbCut *lo,
+						  const CbCut *hi);
+
 /* cb_split.c */
 extern Size cb_tree_plain_space(IndexTuple *items, int nitems);
 extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
@@ -264,6 +283,7 @@ extern CbUnlinker *cb_tree_unlink_begin(Relation rel,
 										IndexBulkDeleteResult *stats);
 extern void cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf,
 						   BlockNumber scan_blkno);
+extern bool cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf);
 extern void cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail);
 extern bool cb_tree_leaf_is_empty(Page page);
 extern void cb_redo_unlink(XLogReaderState *record);

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * cb_unlink.c
- *	  Taking empty leaves out of the tree.
+ *	  Taking leaves out of the tree.
  *
  * VACUUM deletes a leaf that it has left without entries, in one WAL record.
  * The right neighbour takes over the range of keys: nothing but links change,
- * and bounds of pages only ever fall.
+ * and bounds of pages only ever fall.  Where a cold range is packed (cb_cool.c)
+ * the right neighbour takes over the leaf's entries in the same record.
  *
  *		parent:		... [P] [L] [R] ...			... [P] [R] ...
  *					     |   |   |		=>		     |   |
@@ -24,16 +25,21 @@
  *
  * What was seen without locks is checked again under them: first P and L,
  * then the same one level up, at last the parent that loses a downlink; all
- * stay locked until the record is written.  No keys are compared under these
- * locks.  L is only deleted if nobody else has it pinned: a scan that relies on
- * its pin (I8) keeps a leaf that VACUUM comes to.
+ * stay locked until the record is written; R as well if it gets L's entries.
+ * L is only deleted if nobody else has it pinned: a scan that relies on its pin
+ * (I8) keeps a leaf that VACUUM comes to.
+ *
+ * Entries move to the right, so that whoever is on the way finds them: who
+ * comes to L goes on to R, who was in L before looks in R for what lies beyond
+ * L's high key only, and who goes backward from R descends again, to R.
  *
  * A deleted page keeps its right link for those who read a link to it before.
  * safexid is the next transaction id, read under the locks: who holds such a
  * link had a snapshot or a transaction id before, so the page is used again
  * only when no horizon is that old (cb_alloc.c).
  *
- * Only VACUUM deletes pages, and only one is at a table.
+ * Only one backend at a time deletes pages of an index: VACUUM, or another one
+ * with a lock on the table that keeps VACUUM away.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,6 +75,7 @@ typedef struct CbUnlinkPlan
 	BlockNumber page[CB_MAX_UNLINK_PAGES];
 	BlockNumber left[CB_MAX_UNLINK_PAGES];
 	BlockNumber parent;			/* of the last one */
+	bool		merge;			/* the leaf's entries go to its right neighbour */
 } CbUnlinkPlan;
 
 /* the same, locked */
@@ -79,6 +86,7 @@ typedef struct CbUnlinkPages
 	Buffer		left[CB_MAX_UNLINK_PAGES];
 	Buffer		parent;
 	OffsetNumber offset;		/* of the last one's downlink in the parent */
+	Buffer		right;			/* of the leaf, if that is merged; or invalid */
 } CbUnlinkPages;
 
 /* Has the leaf lost all its entries, and got none since? */
@@ -92,16 +100,21 @@ cb_tree_leaf_is_empty(Page page)
 
 /* ---------- planning ---------- */
 
-/* The high key of a leaf that is empty and not the rightmost, or NULL. */
+/*
+ * The high key of a leaf that is to be merged, or is empty, and is not the
+ * rightmost; or NULL.
+ */
 static IndexTuple
-cb_unlink_copy_hikey(Relation rel, BlockNumber leaf)
+cb_unlink_copy_hikey(Relation rel, BlockNumber leaf, bool merge)
 {
 	Buffer		buf = ReadBuffer(rel, leaf);
 	Page		page = BufferGetPage(buf);
 	IndexTuple	hikey = NULL;
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (!PageIsNew(page) && cb_tree_leaf_is_empty(page) &&
+	if (!PageIsNew(page) &&
+		(cb_tree_leaf_is_empty(page) ||
+		 (merge && CbPageIsLeaf(page) && !CbPageIsGone(page))) &&
 		!CbPageIsRightmost(page))
 		hikey = CopyIndexTuple(CbPageGetHighKey(page));
 	UnlockReleaseBuffer(buf);
@@ -131,9 +144,10 @@ cb_unlink_find_path(CbUnlinker *unlinker, IndexTuple separator, CbPath *path)
  * it leads through their left siblings.
  */
 static bool
-cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, CbUnlinkPlan *plan)
+cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
+			   CbUnlinkPlan *plan)
 {
-	IndexTuple	hikey = cb_unlink_copy_hikey(unlinker->rel, leaf);
+	IndexTuple	hikey = cb_unlink_copy_hikey(unlinker->rel, leaf, merge);
 	IndexTuple	low;
 	CbPath		path;
 	CbPath		left;
@@ -146,11 +160,12 @@ cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, CbUnlinkPlan *plan)
 		return false;
 	while (n < path.nlevels && path.single[n])
 		n++;
-	if (n >= path.nlevels || n > CB_MAX_UNLINK_PAGES)
+	if (n >= path.nlevels || n > (merge ? 1 : CB_MAX_UNLINK_PAGES))
 		return false;
 
 	(void) cb_unlink_find_path(unlinker, low, &left);
 	plan->npages = n;
+	plan->merge = merge;
 	plan->parent = path.blkno[n];
 	for (int i = 0; i < n; i++)
 	{
@@ -179,10 +194,16 @@ static void
 cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
 {
 	pages->npages = plan->npages;
+	pages->right = InvalidBuffer;
 	for (int i = 0; i < plan->npages; i++)
 	{
+		Page		page;
+
 		pages->left[i] = cb_unlink_lock_page(rel, plan->left[i]);
 		pages->page[i] = cb_unlink_lock_page(rel, plan->page[i]);
+		page = BufferGetPage(pages->page[i]);
+		if (plan->merge && !CbPageIsRightmost(page))
+			pages->right = cb_unlink_lock_page(rel, CbPageGetOpaque(page)->next);
 	}
 	pages->parent = cb_unlink_lock_page(rel, plan->parent);
 }
@@ -192,6 +213,8 @@ static void
 cb_unlink_release(CbUnlinkPages *pages, Buffer keep)
 {
 	UnlockReleaseBuffer(pages->parent);
+	if (BufferIsValid(pages->right) && pages->right != keep)
+		UnlockReleaseBuffer(pages->right);
 	for (int i = 0; i < pages->npages; i++)
 	{
 		if (pages->left[i] != keep)
@@ -218,10 +241,14 @@ cb_unlink_check_page(const CbUnlinkPages *pages, int level)
 		(CbPageGetOpaque(page)->flags & CBP_ROOT) != 0)
 		return false;
 	if (level == 0)
-#ifdef CB_MUTATE_A11_RECHECK
+#if defined(CB_MUTATE_A11_RECHECK)
 		return true;
+#elif defined(CB_MUTATE_I8_MERGEPIN)
+		return BufferIsValid(pages->right) ||
+			(cb_tree_leaf_is_empty(page) &&
+			 IsBufferCleanupOK(pages->page[level]));
 #else
-		return cb_tree_leaf_is_empty(page) &&
+		return (BufferIsValid(pages->right) || cb_tree_leaf_is_empty(page)) &&
 			IsBufferCleanupOK(pages->page[level]);
 #endif
 	return PageGetMaxOffsetNumber(page) == first &&
@@ -291,6 +318,9 @@ cb_unlink_find_incomplete(CbUnlinkPages *pages)
 		if (CbPageHasIncompleteSplit(BufferGetPage(pages->page[i])))
 			return pages->page[i];
 	}
+	if (BufferIsValid(pages->right) &&
+		CbPageHasIncompleteSplit(BufferGetPage(pages->right)))
+		return pages->right;
 	return InvalidBuffer;
 }
 
@@ -311,8 +341,13 @@ cb_unlink_log(CbUnlinkPages *pages, const xl_cb_unlink *xlrec)
 		XLogRegisterBuffer(2 + 2 * i, pages->page[i],
 						   REGBUF_WILL_INIT | REGBUF_STANDARD);
 	}
+	if (xlrec->merged)
+		XLogRegisterBuffer(1 + 2 * pages->npages, pages->right,
+						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
 	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_UNLINK);
 	PageSetLSN(BufferGetPage(pages->parent), lsn);
+	if (xlrec->merged)
+		PageSetLSN(BufferGetPage(pages->right), lsn);
 	for (int i = 0; i < pages->npages; i++)
 	{
 		PageSetLSN(BufferGetPage(pages->left[i]), lsn);
@@ -320,22 +355,31 @@ cb_unlink_log(CbUnlinkPages *pages, const xl_cb_unlink *xlrec)
 	}
 }
 
-/* All are locked and checked: one atomic action. */
+/*
+ * All are locked and checked: one atomic action.  merged: the right neighbour
+ * with the leaf's entries, or NULL.
+ */
 static void
-cb_unlink_pages(Relation rel, CbUnlinkPages *pages)
+cb_unlink_pages(Relation rel, CbUnlinkPages *pages, Page merged)
 {
 	xl_cb_unlink xlrec;
 
 	xlrec.safexid = ReadNextFullTransactionId();
 	xlrec.offset = pages->offset;
 	xlrec.npages = pages->npages;
+	xlrec.merged = merged != NULL;
 	for (int i = 0; i < pages->npages; i++)
 		xlrec.next[i] = CbPageGetOpaque(BufferGetPage(pages->page[i]))->next;
 	if (RelationNeedsWAL(rel))
-		XLogEnsureRecordSpace(2 * pages->npages, 0);
+		XLogEnsureRecordSpace(2 * pages->npages + xlrec.merged, 0);
 
 	CB_TEST_POINT("unlink-before");
 	START_CRIT_SECTION();
+	if (xlrec.merged)
+	{
+		memcpy(BufferGetPage(pages->right), merged, BLCKSZ);
+		MarkBufferDirty(pages->right);
+	}
 	cb_page_drop_downlink(BufferGetPage(pages->parent), pages->offset);
 	MarkBufferDirty(pages->parent);
 	for (int i = 0; i < pages->npages; i++)
@@ -383,18 +427,22 @@ cb_redo_unlink_block(XLogReaderState *record, const xl_cb_unlink *xlrec, int i)
 
 /*
  * Redo of XLOG_CB_UNLINK.  All pages stay locked until the last is changed, as
- * on the primary; a reader has one page locked at most.
+ * on the primary; a reader has one page locked at most.  The right neighbour
+ * has the leaf's entries before the leaf loses them.
  */
 void
 cb_redo_unlink(XLogReaderState *record)
 {
 	xl_cb_unlink *xlrec = (xl_cb_unlink *) XLogRecGetData(record);
 	int			nblocks = 1 + 2 * xlrec->npages;
-	Buffer		bufs[1 + 2 * CB_MAX_UNLINK_PAGES];
+	Buffer		bufs[2 + 2 * CB_MAX_UNLINK_PAGES];
 
+	if (xlrec->merged &&
+		XLogReadBufferForRedo(record, nblocks, &bufs[nblocks]) == BLK_NEEDS_REDO)
+		elog(PANIC, "cache_batch: merged leaf without page image");
 	for (int i = 0; i < nblocks; i++)
 		bufs[i] = cb_redo_unlink_block(record, xlrec, i);
-	for (int i = 0; i < nblocks; i++)
+	for (int i = 0; i < nblocks + xlrec->merged; i++)
 	{
 		if (BufferIsValid(bufs[i]))
 			UnlockReleaseBuffer(bufs[i]);
@@ -459,20 +507,42 @@ cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
 }
 
 /*
+ * Makes the right neighbour's image with the leaf's entries; false: they do
+ * not go together.  Comparison functions run.
+ */
+static bool
+cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
+{
+	Page		right = BufferGetPage(pages->right);
+
+	if (!cb_unlink_is_level(right, 0) ||
+		!cb_share_merge(&unlinker->kd, BufferGetPage(pages->page[0]), right,
+						image))
+		return false;
+	cb_tree_check_still_locked(unlinker->rel, pages->left[0]);
+	cb_tree_check_still_locked(unlinker->rel, pages->page[0]);
+	cb_tree_check_still_locked(unlinker->rel, pages->right);
+	cb_tree_check_still_locked(unlinker->rel, pages->parent);
+	return true;
+}
+
+/*
  * One attempt.  *more: the next leaf to try, if done, as it has no siblings
  * any more; else InvalidBlockNumber.
  */
 static CbUnlinkResult
-cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber *more)
+cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
+			  BlockNumber *more)
 {
 	Relation	rel = unlinker->rel;
 	CbUnlinkPlan plan;
 	CbUnlinkPages pages;
 	CbUnlinkResult result;
+	PGAlignedBlock image;
 	Buffer		incomplete;
 
 	*more = InvalidBlockNumber;
-	if (!cb_unlink_plan(unlinker, leaf, &plan))
+	if (!cb_unlink_plan(unlinker, leaf, merge, &plan))
 		return CB_UNLINK_NOT;
 	CB_TEST_POINT("unlink-planned");
 	cb_unlink_lock(rel, &plan, &pages);
@@ -485,9 +555,13 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber *more)
 		return CB_UNLINK_AGAIN;
 	}
 	result = cb_unlink_check(&pages);
+	if (result == CB_UNLINK_DONE && BufferIsValid(pages.right) &&
+		!cb_unlink_merge(unlinker, &pages, (Page) image.data))
+		result = CB_UNLINK_NOT;
 	if (result == CB_UNLINK_DONE)
 	{
-		cb_unlink_pages(rel, &pages);
+		cb_unlink_pages(rel, &pages,
+						BufferIsValid(pages.right) ? (Page) image.data : NULL);
 		cb_unlink_remember(unlinker, &plan);
 		*more = cb_unlink_only_child(BufferGetPage(pages.parent));
 	}
@@ -512,7 +586,7 @@ cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber scan_blkno)
 	while (leaf != InvalidBlockNumber)
 	{
 		BlockNumber more;
-		CbUnlinkResult result = cb_unlink_try(unlinker, leaf, &more);
+		CbUnlinkResult result = cb_unlink_try(unlinker, leaf, false, &more);
 
 		MemoryContextReset(unlinker->cxt);
 		CHECK_FOR_INTERRUPTS();
@@ -522,6 +596,29 @@ cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber scan_blkno)
 		tries = 0;
 	}
 	MemoryContextSwitchTo(oldcxt);
+}
+
+/*
+ * Gives the leaf's entries to its right neighbour and deletes the leaf.  False:
+ * they do not fit, the leaf is pinned, or it has to stay.  The caller holds no
+ * lock on a page.
+ */
+bool
+cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(unlinker->cxt);
+	CbUnlinkResult result = CB_UNLINK_AGAIN;
+	BlockNumber more;
+
+	unlinker->scan_blkno = InvalidBlockNumber;
+	for (int tries = 0; tries < CB_UNLINK_TRIES && result == CB_UNLINK_AGAIN;
+		 tries++)
+	{
+		result = cb_unlink_try(unlinker, leaf, true, &more);
+		MemoryContextReset(unlinker->cxt);
+	}
+	MemoryContextSwitchTo(oldcxt);
+	return result == CB_UNLINK_DONE;
 }
 
 CbUnlinker *

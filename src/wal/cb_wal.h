@@ -191,18 +191,20 @@ typedef struct xl_cb_share
 
 /*
  * Take an empty leaf out of the tree, and the pages above it that have no
- * other child.
+ * other child; or a leaf whose entries go to its right neighbour.
  *
  * block 0: the lowest page above that has more children; it loses one.
  * blocks 1 + 2i: the left sibling of the page of level i; its right link
  * becomes next[i].
  * blocks 2 + 2i: the page of level i, initialised as a deleted one.
+ * the next block, if merged: the leaf's right neighbour, in full.
  */
 typedef struct xl_cb_unlink
 {
 	FullTransactionId safexid;
 	OffsetNumber offset;		/* of the downlink in block 0 */
-	uint16		npages;
+	uint8		npages;
+	bool		merged;
 	BlockNumber next[CB_MAX_UNLINK_PAGES];	/* npages of them */
 } xl_cb_unlink;
 

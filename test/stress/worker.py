@@ -352,6 +352,7 @@ class Worker(threading.Thread):
         if self.test.am != "btree":
             choices += ["SELECT cache_batch_verify('%s', false)" % index] * 3
             choices += ["SELECT cache_batch_flush('%s')" % index] * 3
+            choices += ["SELECT cache_batch_cool('%s')" % index] * 4
         self.sql(self.rng.choice(choices))
 
     # ---------- the loop ----------

@@ -27,6 +27,7 @@ my $unbucketed = 'SET cache_batch.test_buckets = off; REINDEX TABLE kp';
 my $swept = "$unbucketed; $flush";
 my $tails = "$sparse; SET cache_batch.test_tail = 4; $flush";
 my $update = 'UPDATE kp SET k = k + 1 WHERE id % 40 = 0';
+my $cool = "SELECT cache_batch_cool('kp_k'), cache_batch_cool('kp_s')";
 my $churn = "SET cache_batch.test_tail = 4; $update; $update; $update; $flush";
 my $attached = "$unbucketed; $many; RESET cache_batch.test_buckets; $flush";
 
@@ -76,6 +77,11 @@ my @scenarios = (
 	[ 'unlink-planned', "$dense; $unlink", 1, 2, 20 ],
 	[ 'unlink-before', "$dense; $unlink", 1, 2, 20 ],
 	[ 'unlink-after', "$dense; $unlink", 1, 2, 20 ],
+	[ 'cool-step', "$spread; $cool", 1, 4 ],
+	[ 'unlink-planned', "$spread; $cool", 1, 4 ],
+	[ 'unlink-before', "$spread; $cool", 1, 3 ],
+	[ 'unlink-after', "$spread; $cool", 1, 3 ],
+	[ 'share-before', "$spread; RESET cache_batch.test_points; SELECT cache_batch_flush('kp_k'); SET cache_batch.test_points = 'share-before=kill:2'; $cool", 1 ],
 	[ 'step-down', $flush, 1, 7 ],
 	[ 'load-page', 'REINDEX TABLE kp', 1, 9 ]);
 

@@ -1,0 +1,162 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_cool_fn.c
+ *	  cache_batch_cool(): packs the leaves of a range of keys on request.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "am/cb_am.h"
+#include "catalog/index.h"
+#include "flush/cb_flush.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "sqlfn/cb_sqlfn.h"
+#include "tree/cb_tree.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(cache_batch_cool);
+
+/*
+ * Opens the index and its table.  The table's lock keeps VACUUM away, as it
+ * has to be while leaves are taken out of the tree.
+ */
+static Relation
+cb_cool_fn_open(Oid indexoid, Relation *heap)
+{
+	Oid			heapoid = IndexGetRelation(indexoid, true);
+	LOCKMODE	lockmode = ShareUpdateExclusiveLock;
+	Relation	rel;
+
+#ifdef CB_MUTATE_A11_COOL
+	lockmode = AccessShareLock;
+#endif
+	*heap = OidIsValid(heapoid) ? table_open(heapoid, lockmode) : NULL;
+	rel = cb_sqlfn_open_index(indexoid, RowExclusiveLock);
+	if (*heap == NULL || rel->rd_index->indrelid != heapoid)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("could not open parent table of index \"%s\"",
+						RelationGetRelationName(rel))));
+	return rel;
+}
+
+static void
+cb_cool_fn_check(Relation rel)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("recovery is in progress"),
+				 errhint("cache_batch_cool() cannot be executed during recovery.")));
+	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX,
+					   RelationGetRelationName(rel));
+}
+
+/* The bounds are of the type that the index's first column compares. */
+static void
+cb_cool_fn_check_type(Relation rel, Oid type)
+{
+	Oid			expected = rel->rd_opcintype[0];
+
+	if (!IsBinaryCoercible(type, expected))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("bounds of type %s do not suit index \"%s\"",
+						format_type_be(type), RelationGetRelationName(rel)),
+				 errhint("Its first column is compared as %s: cast them to that type.",
+						 format_type_be(expected))));
+}
+
+/* A cut before or after all entries with this value in the first column. */
+static void
+cb_cool_fn_make_cut(Relation rel, Datum value, bool after, ScanKey key,
+					CbCut *cut)
+{
+	ScanKeyEntryInitializeWithInfo(key, rel->rd_indoption[0] << SK_BT_INDOPTION_SHIFT,
+								   1, InvalidStrategy, InvalidOid,
+								   rel->rd_indcollation[0],
+								   index_getprocinfo(rel, 1, BTORDER_PROC),
+								   value);
+	cut->kind = CB_CUT_KEYS;
+	cut->nkeys = 1;
+	cut->keys = key;
+	cut->after = after;
+}
+
+/* Packs, as the index's owner, since it calls comparison functions. */
+static int64
+cb_cool_fn_run(Relation rel, const CbCut *lo, const CbCut *hi)
+{
+	CbKeyDesc	kd;
+	int64		freed;
+	Oid			userid;
+	int			sec_context;
+	int			nestlevel;
+
+	GetUserIdAndSecContext(&userid, &sec_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   sec_context | SECURITY_RESTRICTED_OPERATION);
+	nestlevel = NewGUCNestLevel();
+
+	/* what waits for these leaves would soon make them split again */
+	cb_stage_publish_index(rel);
+	cb_flush_drain(rel, CB_FLUSH_REQUEST);
+	cb_key_init(&kd, rel);
+	freed = cb_tree_cool(&kd, lo, hi);
+
+	AtEOXact_GUC(false, nestlevel);
+	SetUserIdAndSecContext(userid, sec_context);
+	return freed;
+}
+
+/*
+ * cache_batch_cool(index regclass) returns bigint
+ * cache_batch_cool(index regclass, lo anyelement, hi anyelement) returns bigint
+ */
+Datum
+cache_batch_cool(PG_FUNCTION_ARGS)
+{
+	Relation	heap;
+	Relation	rel;
+	bool		bounded = PG_NARGS() > 1;
+	int			lo_arg = 1;
+	int			hi_arg = 2;
+	CbCut		lo = {.kind = CB_CUT_MIN};
+	CbCut		hi = {.kind = CB_CUT_MAX};
+	ScanKeyData keys[2];
+	int64		freed;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	rel = cb_cool_fn_open(PG_GETARG_OID(0), &heap);
+	cb_cool_fn_check(rel);
+	if (bounded)
+	{
+		cb_cool_fn_check_type(rel, get_fn_expr_argtype(fcinfo->flinfo, 1));
+		if ((rel->rd_indoption[0] & INDOPTION_DESC) != 0)
+		{
+			lo_arg = 2;
+			hi_arg = 1;
+		}
+		if (!PG_ARGISNULL(lo_arg))
+			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(lo_arg), false, &keys[0], &lo);
+		if (!PG_ARGISNULL(hi_arg))
+			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(hi_arg), true, &keys[1], &hi);
+	}
+	freed = cb_cool_fn_run(rel, &lo, &hi);
+	relation_close(rel, RowExclusiveLock);
+	table_close(heap, NoLock);
+	PG_RETURN_INT64(freed);
+}

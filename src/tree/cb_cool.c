@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_cool.c
+ *	  Packing the leaves of a cold range of keys densely.
+ *
+ * Leaves that take new entries keep room for them; those of a range that gets
+ * none any more need not.  From right to left each leaf gets the entries of its
+ * left neighbour: all of them if they fit, and the neighbour is taken out of the
+ * tree (cb_tree_unlink_merged); else the last ones, as many as fit
+ * (cb_share_fill), and the neighbour is next.  So entries move, to the right,
+ * and are never in two places; each step is one record, which empties one leaf
+ * at most, and may be the last one.
+ *
+ * Pages are deleted here, so VACUUM has to be kept away from the index: the
+ * caller holds a lock on the table that conflicts with VACUUM's.  Everybody
+ * else goes on.  No lock on a page is held between steps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "storage/indexfsm.h"
+#include "tree/cb_tree.h"
+#include "utils/memutils.h"
+
+typedef struct CbCool
+{
+	const CbKeyDesc *kd;
+	const CbCut *lo;
+	CbUnlinker *unlinker;
+	MemoryContext cxt;			/* reset after each step */
+	CbCut		at;				/* what is right of it has been dealt with */
+	char		tuple[BLCKSZ];	/* of at */
+	int64		freed;
+} CbCool;
+
+/* The next step is about what lies left of a separator. */
+static void
+cb_cool_go_to(CbCool *cool, IndexTuple separator)
+{
+	memcpy(cool->tuple, separator, IndexTupleSize(separator));
+	memset(&cool->at, 0, sizeof(CbCut));
+	cool->at.kind = CB_CUT_TUPLE;
+	cool->at.tuple = (IndexTuple) cool->tuple;
+}
+
+/*
+ * The leaf with the last position left of the cut, and its lower bound; NULL:
+ * minus infinity.
+ */
+static BlockNumber
+cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low)
+{
+	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	Buffer		buf;
+	BlockNumber blkno;
+
+	descent->want_low = true;
+	buf = cb_tree_descend(kd, cut, BackwardScanDirection, NULL, descent);
+	blkno = BufferGetBlockNumber(buf);
+	UnlockReleaseBuffer(buf);
+	*low = descent->low;
+	return blkno;
+}
+
+/*
+ * Locks the leaf if its right neighbour is still the other one, and no split of
+ * it is incomplete; else InvalidBuffer.
+ */
+static Buffer
+cb_cool_lock_left(Relation rel, BlockNumber blkno, BlockNumber right)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+	Page		page = BufferGetPage(buf);
+
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	cb_page_check(rel, blkno, page);
+	if (CbPageIsLeaf(page) && !CbPageIsGone(page) &&
+		!CbPageHasIncompleteSplit(page) && CbPageGetOpaque(page)->next == right)
+		return buf;
+	UnlockReleaseBuffer(buf);
+	return InvalidBuffer;
+}
+
+/* Moves what it can from a leaf to its right neighbour; false: nothing. */
+static bool
+cb_cool_fill(CbCool *cool, BlockNumber left, BlockNumber right)
+{
+	Buffer		buf = cb_cool_lock_left(cool->kd->rel, left, right);
+	CbArena		arena;
+
+	if (!BufferIsValid(buf))
+		return false;
+	cb_arena_init(&arena, CurrentMemoryContext);
+	return cb_share_fill(cool->kd, buf, &arena);
+}
+
+/*
+ * Fills up the leaf left of the place that was reached from its left neighbour,
+ * with all of that one's entries if they fit.  False: there is no such
+ * neighbour in the range.
+ */
+static bool
+cb_cool_step(CbCool *cool)
+{
+	const CbKeyDesc *kd = cool->kd;
+	CbCut		low = {.kind = CB_CUT_TUPLE};
+	BlockNumber right = cb_cool_find(kd, &cool->at, &low.tuple);
+	BlockNumber left;
+	IndexTuple	unused;
+
+	if (low.tuple == NULL || cb_key_compare_cut(kd, cool->lo, low.tuple) <= 0)
+		return false;
+	left = cb_cool_find(kd, &low, &unused);
+	if (left == right)
+		return false;
+	CB_TEST_POINT("cool-step");
+	if (cb_tree_unlink_merged(cool->unlinker, left))
+	{
+		cool->freed++;
+		return true;
+	}
+	if (cb_cool_fill(cool, left, right))
+		(void) cb_cool_find(kd, &cool->at, &low.tuple);
+	cb_cool_go_to(cool, low.tuple);
+	return true;
+}
+
+/*
+ * Packs the leaves that lie in a range of keys; returns how many that freed.
+ * The caller holds a lock on the table that keeps VACUUM away, one on the index
+ * for writing, and has a snapshot or a transaction id.
+ */
+int64
+cb_tree_cool(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi)
+{
+	CbCool	   *cool = palloc(sizeof(CbCool));
+	IndexBulkDeleteResult stats = {0};
+	CbMetaPageData meta;
+	MemoryContext oldcxt;
+	int64		freed;
+	bool		more = true;
+
+	cool->kd = kd;
+	cool->lo = lo;
+	cool->at = *hi;
+	cool->freed = 0;
+	cool->cxt = AllocSetContextCreate(CurrentMemoryContext, "cache_batch cool",
+									  ALLOCSET_DEFAULT_SIZES);
+	cool->unlinker = cb_tree_unlink_begin(kd->rel, &stats);
+	oldcxt = MemoryContextSwitchTo(cool->cxt);
+	while (more)
+	{
+		CHECK_FOR_INTERRUPTS();
+		more = cb_cool_step(cool);
+		MemoryContextReset(cool->cxt);
+	}
+	MemoryContextSwitchTo(oldcxt);
+	cb_tree_read_meta(kd->rel, NULL, &meta);
+	cb_tree_unlink_finish(cool->unlinker, meta.journal_tail);
+	freed = cool->freed;
+	if (freed > 0)
+		IndexFreeSpaceMapVacuum(kd->rel);
+	MemoryContextDelete(cool->cxt);
+	pfree(cool);
+	return freed;
+}
