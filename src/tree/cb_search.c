@@ -23,6 +23,7 @@
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/buf_internals.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
 #include "tree/cb_tree.h"
@@ -358,11 +359,24 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	}
 }
 
+/*
+ * Would a look-up leave the buffer as it is?  The other way to pin it does not
+ * count as a use, so that one that is used so alone would be evicted first.
+ */
+static inline bool
+cb_search_is_used(Buffer buf)
+{
+	if (BufferIsLocal(buf))
+		return false;
+	return BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(&GetBufferDescriptor(buf - 1)->state)) ==
+		BM_MAX_USAGE_COUNT;
+}
+
 /* The leaf's buffer, pinned: where it was, or wherever it is now. */
 static Buffer
 cb_search_read_hint(Relation rel, const CbLeafHint *hint)
 {
-	if (!BufferIsValid(hint->buf) ||
+	if (!BufferIsValid(hint->buf) || !cb_search_is_used(hint->buf) ||
 		!ReadRecentBuffer(rel->rd_node, MAIN_FORKNUM, hint->blkno, hint->buf))
 		return ReadBuffer(rel, hint->blkno);
 	pgstat_count_buffer_read(rel);
