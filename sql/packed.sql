@@ -192,6 +192,12 @@ INSERT INTO packed_build SELECT 'c' || lpad(i::text, 5, '0') || packed_noise(i, 
 CREATE INDEX packed_build_k ON packed_build USING cachebatch (k);
 SELECT packed > 0 AS packed, plain > 100 AS plain FROM packed_leaves('packed_build_k');
 SELECT cache_batch_verify('packed_build_k', true) IS NOT NULL AS whole;
+-- ... and packs long entries of which few go into a leaf
+TRUNCATE packed_build;
+INSERT INTO packed_build SELECT packed_noise(0, 20) || packed_noise(i, 10) FROM generate_series(1, 2000) i;
+REINDEX INDEX packed_build_k;
+SELECT packed > plain AS packed FROM packed_leaves('packed_build_k');
+SELECT cache_batch_verify('packed_build_k', true) IS NOT NULL AS whole;
 
 DROP TABLE packed_mix, packed_off, packed_build;
 DROP FUNCTION packed_noise(int, int);

@@ -308,10 +308,10 @@ cb_load_encode(CbLoader *loader, int n, Size room)
 
 /*
  * How many of the pending entries go into one packed leaf: about as many as
- * there is room for.  They are in the blob then.
+ * there is room for.  They are in the blob then.  least: fewer do not pay.
  */
 static int
-cb_load_count_packed(CbLoader *loader)
+cb_load_count_packed(CbLoader *loader, int least)
 {
 	int			fits = 0;
 	int			encoded = 0;
@@ -328,7 +328,12 @@ cb_load_count_packed(CbLoader *loader)
 		if (!cb_load_encode(loader, n, room))
 		{
 			beyond = n;
-			n = fits + (beyond - fits) * (try == 0 ? 15 : 8) / 16;
+			if (n <= least)
+				break;
+			if (fits == 0 && try == CB_LOAD_TRIES - 2)
+				n = least;
+			else
+				n = fits + (beyond - fits) * (try == 0 ? 15 : 8) / 16;
 			continue;
 		}
 		fits = n;
@@ -336,8 +341,8 @@ cb_load_count_packed(CbLoader *loader)
 		if (loader->blob_len * 64 > room * 62)
 			break;
 	}
-	if (fits > 0)
-		loader->guess = Max(n - n / 100, 1);	/* the next ones differ a bit */
+	/* the next ones differ a bit */
+	loader->guess = fits > 0 ? Max(n - n / 100, 1) : least;
 	if (fits > 0 && encoded != fits)
 		(void) cb_load_encode(loader, fits, cb_load_room_for(loader, fits));
 	return fits;
@@ -348,7 +353,7 @@ static void
 cb_load_put_pending(CbLoader *loader)
 {
 	int			plain = cb_load_count_plain(loader);
-	int			packed = cb_load_count_packed(loader);
+	int			packed = cb_load_count_packed(loader, plain * 5 / 4 + 1);
 	bool		pays = packed * 4 > plain * 5;
 	int			n = pays ? packed : plain;
 
