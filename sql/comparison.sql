@@ -30,6 +30,7 @@ INSERT INTO comparison SELECT g FROM generate_series(101, 200) g;
 SELECT count(*) FROM comparison;
 SET enable_seqscan = off;
 SELECT count(*) FROM comparison WHERE k BETWEEN 50 AND 150;
+SELECT count(*) FROM comparison WHERE k >= 666;
 RESET enable_seqscan;
 
 -- the same while a journal is swept

@@ -799,6 +799,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	more = cb_window_fill(scan, &merge, dir);
 	if (in_place)
 	{
+		cb_tree_check_still_locked(scan->indexRelation,
+								   ((CbScanOpaque) scan->opaque)->cur->buf);
 		cb_window_unlock_leaf(scan);
 		CB_TEST_POINT("scan-leaf-read");
 	}
