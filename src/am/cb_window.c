@@ -639,18 +639,22 @@ cb_window_reverse_items(CbWindow *window)
 	}
 }
 
-/* A copy of an entry, which lives as long as the window. */
+/*
+ * A copy of an entry, which lives as long as the window.  Its size is read
+ * once: a comparison may have lost the leaf's lock.
+ */
 static IndexTuple
 cb_window_keep(CbWindow *window, IndexTuple itup)
 {
 	CbArena    *kept = &window->kept;
-	Size		size = MAXALIGN(IndexTupleSize(itup));
+	Size		len = ((volatile IndexTupleData *) itup)->t_info & INDEX_SIZE_MASK;
+	Size		size = MAXALIGN(len);
 	IndexTuple	copy;
 
 	if (kept->left < size + CB_SCAN_SLACK)
 		cb_arena_extend(kept, size + CB_SCAN_SLACK);
 	copy = cb_arena_alloc(kept, size);
-	memcpy(copy, itup, IndexTupleSize(itup));
+	memcpy(copy, itup, len);
 	return copy;
 }
 
