@@ -190,6 +190,14 @@ CREATE FUNCTION cache_batch_stat_get_workers(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+CREATE FUNCTION cache_batch_stat_get_heat(index oid,
+	OUT min_age integer,
+	OUT max_age integer,
+	OUT blocks_read bigint,
+	OUT blocks_written bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
 CREATE VIEW cache_batch_stat_indexes AS
 SELECT n.nspname AS schemaname,
 	   t.relname AS relname,
@@ -303,6 +311,27 @@ WHERE w.pid IS NOT NULL OR w.state <> 'idle' OR w.requests > 0
    OR w.last_error_at IS NOT NULL;
 COMMENT ON VIEW cache_batch_stat_workers IS
 	'one row for each flush worker and, without pid, one for each database that had any';
+
+CREATE VIEW cache_batch_stat_heat AS
+SELECT n.nspname AS schemaname,
+	   t.relname AS relname,
+	   i.relname AS indexrelname,
+	   t.oid AS relid,
+	   i.oid AS indexrelid,
+	   s.min_age,
+	   s.max_age,
+	   s.blocks_read,
+	   s.blocks_written
+FROM pg_class i
+	 JOIN pg_am a ON a.oid = i.relam
+	 JOIN pg_index x ON x.indexrelid = i.oid
+	 JOIN pg_class t ON t.oid = x.indrelid
+	 JOIN pg_namespace n ON n.oid = i.relnamespace
+	 CROSS JOIN LATERAL cache_batch_stat_get_heat(i.oid) s
+WHERE i.relkind = 'i'
+  AND a.amhandler = 'cache_batch_handler(internal)'::regprocedure;
+COMMENT ON VIEW cache_batch_stat_heat IS
+	'how many blocks of each cachebatch index were last read, and last written, how many epochs ago: a histogram, one row for each class of ages';
 
 -- advice
 
@@ -689,7 +718,7 @@ COMMENT ON FUNCTION cache_batch_advise(regclass, bigint, bigint) IS
 
 GRANT SELECT ON cache_batch_stat_indexes, cache_batch_stat_pool,
 	cache_batch_stat_databases, cache_batch_stat_buckets,
-	cache_batch_stat_workers TO PUBLIC;
+	cache_batch_stat_workers, cache_batch_stat_heat TO PUBLIC;
 
 -- page contents show data of the table; the rest shows sizes only, and texts
 -- of errors only to members of pg_read_all_stats

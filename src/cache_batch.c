@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
+#include "base/cb_heat.h"
 #include "bucket/cb_bucket.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
@@ -38,6 +39,7 @@ cb_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	cb_stat_shmem_request();
+	cb_heat_shmem_request();
 	cb_pool_shmem_request();
 	cb_queue_shmem_request();
 }
@@ -48,6 +50,7 @@ cb_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	cb_stat_shmem_startup();
+	cb_heat_shmem_startup();
 	cb_pool_shmem_startup();
 	cb_queue_shmem_startup();
 }

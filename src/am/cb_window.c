@@ -30,6 +30,7 @@
 #include "postgres.h"
 
 #include "am/cb_merge.h"
+#include "base/cb_heat.h"
 #include "flush/cb_flush.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -560,6 +561,7 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 	window->lsn = lsn;
 	window->buf = buf;
 	window->valid = true;
+	cb_heat_note(scan->indexRelation, window->leaf.blkno, CB_HEAT_READ);
 	if (!in_place)
 		cb_window_unlock_leaf(scan);
 	if (!window->copied)

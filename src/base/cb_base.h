@@ -22,6 +22,9 @@ extern int	cb_pool_size;		/* kB; -1: as large as the LLC, 0: no buckets */
 extern int	cb_max_workers;		/* background workers that flush */
 extern int	cb_max_delay;		/* ms until a bucket's entries are flushed */
 
+extern int	cb_heat_size;		/* kB; -1: by shared_buffers, 0: no heat */
+extern int	cb_heat_epoch;		/* s */
+
 extern bool cb_preloaded;		/* set by _PG_init */
 
 extern void cb_guc_define(void);
@@ -98,6 +101,8 @@ extern void cb_stat_reset(void);	/* of this database */
 #ifdef CB_TESTPOINTS
 extern bool cb_test_buckets;	/* setting of tests: may this backend attach? */
 extern int	cb_test_tail;		/* the same: plain entries a leaf, at most */
+extern int	cb_test_heat_rate;	/* the same: one in so many visits is sampled */
+extern int	cb_test_heat_ahead; /* the same: epochs added to the clock */
 extern void cb_testpoint_hit(const char *name);
 extern void cb_testpoint_define_guc(void);	/* called by cb_guc_define */
 #define CB_TEST_POINT(name) cb_testpoint_hit(name)

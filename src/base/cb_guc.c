@@ -15,6 +15,8 @@ int			cb_stage_total_size = 4096;
 int			cb_pool_size = -1;
 int			cb_max_workers = 2;
 int			cb_max_delay = 60000;
+int			cb_heat_size = -1;
+int			cb_heat_epoch = 60;
 bool		cb_preloaded = false;
 
 /*
@@ -39,6 +41,13 @@ cb_guc_define_startup(void)
 							&cb_max_workers,
 							2, 0, 64,
 							context, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.heat_size",
+							"Shared memory for the times of the latest accesses to leaves, of all indexes together.",
+							"4 bytes a leaf.  -1: a 128th of shared_buffers.  0: none are kept.",
+							&cb_heat_size,
+							-1, -1, 16 * 1024 * 1024,
+							context, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
 /* Defines every setting and reserves the prefix; once, at load. */
@@ -72,6 +81,13 @@ cb_guc_define(void)
 							&cb_max_delay,
 							60000, 100, 3600 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.heat_epoch",
+							"Unit in which the age of the latest accesses to leaves is counted.",
+							"Accesses more than 32767 of them ago are forgotten.",
+							&cb_heat_epoch,
+							60, 1, 24 * 3600,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 
 	cb_guc_define_startup();
 

@@ -61,6 +61,8 @@ typedef struct CbTestPoints
 
 bool		cb_test_buckets = true;
 int			cb_test_tail = -1;
+int			cb_test_heat_rate = 0;
+int			cb_test_heat_ahead = 0;
 static char *cb_test_points_string = NULL;
 static char *cb_test_hits_string = NULL;
 static CbTestPoints *cb_test_points = NULL;
@@ -203,6 +205,18 @@ cb_testpoint_define_guc(void)
 							"-1: as many as there is room for.",
 							&cb_test_tail,
 							-1, -1, 1000,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_heat_rate",
+							"One in so many visits of leaves is sampled; takes effect with the next sample.",
+							"0: as without it.",
+							&cb_test_heat_rate,
+							0, 0, 1024,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_heat_ahead",
+							"Epochs by which this session's clock of accesses is ahead.",
+							NULL,
+							&cb_test_heat_ahead,
+							0, 0, INT_MAX,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("cache_batch.test_points",
 							   "Test points that act, with what they do.",

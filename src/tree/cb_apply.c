@@ -20,6 +20,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
@@ -319,6 +320,7 @@ cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
 	int			placed;
 
 	*moved = false;
+	cb_heat_note(kd->rel, BufferGetBlockNumber(buf), CB_HEAT_WRITE);
 	for (;;)
 	{
 		/* the caller resets the context */

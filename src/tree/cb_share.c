@@ -28,6 +28,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
@@ -333,6 +334,9 @@ cb_share_try(CbShare *share, IndexTuple *items)
 	if (share->nparts == 3)
 		share->bufs[2] = cb_tree_alloc_page(rel);
 	cb_share_apply(share);
+	for (int i = 1; i < share->nparts; i++)
+		cb_heat_inherit(rel, BufferGetBlockNumber(share->bufs[i]),
+						BufferGetBlockNumber(share->bufs[i - 1]));
 	return true;
 }
 

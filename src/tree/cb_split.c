@@ -23,6 +23,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
@@ -774,6 +775,9 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	cb_split_build_all(&plan, items, bufs, images, cycleid);
 	cb_split_install(kd->rel, bufs, images, plan.nparts, child_bufs, nchildren);
 	pfree(images);
+	for (int i = 1; i < plan.nparts; i++)
+		cb_heat_inherit(kd->rel, BufferGetBlockNumber(bufs[i]),
+						BufferGetBlockNumber(buf));
 	cb_split_release(child_bufs, nchildren);
 
 	missing.n = plan.nparts - 1;

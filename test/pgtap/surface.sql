@@ -47,6 +47,7 @@ SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_get_pool', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_descriptors', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
+SELECT has_function('cache_batch_stat_get_heat', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
 SELECT has_function('cache_batch_adopt_operator_classes', ARRAY['boolean']);
 SELECT has_function('cache_batch_model', ARRAY['bigint', 'bigint', 'integer', 'integer', 'bigint',
@@ -87,10 +88,13 @@ SELECT columns_are('cache_batch_stat_workers', ARRAY[
 	'pid', 'datid', 'datname', 'state', 'indexrelid', 'indexrelname',
 	'pending', 'requests', 'entries', 'last_error_code', 'last_error',
 	'last_error_at']);
+SELECT columns_are('cache_batch_stat_heat', ARRAY[
+	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
+	'min_age', 'max_age', 'blocks_read', 'blocks_written']);
 SELECT isnt(obj_description(v::regclass), NULL, v || ' has a comment')
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-				  'cache_batch_stat_workers']) v;
+				  'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
 
 -- privileges
 CREATE ROLE pgtap_cachebatch_user;
@@ -115,12 +119,12 @@ FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 SELECT table_privs_are(v, 'pgtap_cachebatch_user', ARRAY['SELECT'])
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-				  'cache_batch_stat_workers']) v;
+				  'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
 SET LOCAL ROLE pgtap_cachebatch_user;
 SELECT lives_ok('SELECT * FROM ' || v, 'ordinary users may read ' || v)
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-				  'cache_batch_stat_workers']) v;
+				  'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
 RESET ROLE;
 
 -- settings
@@ -128,12 +132,14 @@ SELECT ok(EXISTS (SELECT FROM pg_settings WHERE name = s AND short_desc <> ''
 				  AND vartype = 'integer' AND unit = 'kB'), 'setting ' || s)
 FROM unnest(ARRAY['cache_batch.journal_limit', 'cache_batch.stage_size',
 				  'cache_batch.stage_total_size',
-				  'cache_batch.pool_size']) s;
+				  'cache_batch.pool_size', 'cache_batch.heat_size']) s;
 SELECT is((SELECT context || ' ' || coalesce(unit, '-') FROM pg_settings
 		   WHERE name = s), want, 'setting ' || s)
 FROM (VALUES ('cache_batch.pool_size', 'postmaster kB'),
 			 ('cache_batch.max_workers', 'postmaster -'),
 			 ('cache_batch.max_delay', 'sighup ms'),
+			 ('cache_batch.heat_size', 'postmaster kB'),
+			 ('cache_batch.heat_epoch', 'sighup s'),
 			 ('cache_batch.journal_limit', 'superuser kB'),
 			 ('cache_batch.stage_size', 'user kB')) v (s, want);
 SELECT throws_ok('SET cache_batch.pool_size = 1024', '55P02', NULL,

@@ -50,6 +50,21 @@ while (my ($what, $sql) = splice(@steps, 0, 2))
 }
 $reader->quit;
 
+# heat is of the standby's own reads, and its clock goes by itself
+my $accessed = 'SELECT count(*) > 0 FROM cache_batch_stat_heat WHERE';
+$standby->append_conf('postgresql.conf', "cache_batch.heat_epoch = 1s\n");
+$standby->reload;
+$standby->safe_psql('postgres', "$by_index " . q(
+	DO $$ BEGIN
+		FOR i IN 1 .. 64 LOOP PERFORM count(*) FROM t WHERE k = 5; END LOOP;
+	END $$));
+is($standby->safe_psql('postgres', "$accessed max_age IS NOT NULL AND blocks_read > 0"), 't',
+	'reads on a standby are noted');
+is($standby->safe_psql('postgres', "$accessed max_age IS NOT NULL AND blocks_written > 0"), 'f',
+	'replayed writes are not');
+ok($standby->poll_query_until('postgres', "$accessed max_age > 0 AND blocks_read > 0"),
+	'they get older');
+
 $primary->safe_psql('postgres', 'INSERT INTO t SELECT i, hashint4(i) & 65535, i FROM generate_series(5000, 5100) i');
 $primary->wait_for_catchup($standby);
 $standby->safe_psql('postgres', "$by_index $sums");
@@ -62,6 +77,7 @@ $standby->safe_psql('postgres', q(
 	INSERT INTO t SELECT i, hashint4(i) & 65535, i FROM generate_series(7000, 7400) i));
 sound($standby, 't', [qw(k s)], 'writes after promotion');
 crash_restart($standby);
+is($standby->safe_psql('postgres', "$accessed max_age IS NOT NULL"), 'f', 'a crash forgets heat');
 sound($standby, 't', [qw(k s)], 'crash after promotion');
 unlike(slurp_file($standby->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log');
 

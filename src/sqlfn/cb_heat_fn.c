@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_heat_fn.c
+ *	  Heat as a SQL function, below the view cache_batch_stat_heat.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "am/cb_am.h"
+#include "base/cb_base.h"
+#include "base/cb_heat.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+
+PG_FUNCTION_INFO_V1(cache_batch_stat_get_heat);
+
+typedef int64 CbHeatHistogram[CB_HEAT_CLASSES][CB_HEAT_KINDS];
+
+/* Counts the blocks of the file by the class of their ages. */
+static void
+cb_heat_fn_count(Relation rel, uint32 clock, CbHeatHistogram blocks)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		if (block % 4096 == 0)
+			CHECK_FOR_INTERRUPTS();
+		for (int kind = 0; kind < CB_HEAT_KINDS; kind++)
+		{
+			uint32		age = cb_heat_age(rel, block, (CbHeatKind) kind, clock);
+
+			blocks[cb_heatmap_class(age)][kind]++;
+		}
+	}
+}
+
+/* Of what was never accessed all that is known is that the clock began then. */
+static void
+cb_heat_fn_put_class(int class, uint32 clock, const int64 *blocks,
+					 ReturnSetInfo *rsinfo)
+{
+	Datum		values[4];
+	bool		nulls[4] = {false};
+	uint32		age = cb_heatmap_class_age(class);
+
+	values[0] = Int32GetDatum(age == CB_HEAT_NEVER ? Min(age, clock) : age);
+	values[1] = Int32GetDatum(age == 0 ? 0 : 2 * age - 1);
+	nulls[1] = age == CB_HEAT_NEVER;
+	values[2] = Int64GetDatum(blocks[CB_HEAT_READ]);
+	values[3] = Int64GetDatum(blocks[CB_HEAT_WRITE]);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * cache_batch_stat_get_heat(index oid): one row for each class of ages that has
+ * blocks, the youngest first; none if it is no cachebatch index, or is gone.
+ */
+Datum
+cache_batch_stat_get_heat(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	CbHeatHistogram blocks = {0};
+	uint32		clock;
+	Relation	rel;
+
+	cb_require_preload();
+	clock = cb_heat_clock();
+	InitMaterializedSRF(fcinfo, 0);
+	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (rel == NULL)
+		return (Datum) 0;
+	if (cb_heat_is_kept() && rel->rd_rel->relkind == RELKIND_INDEX &&
+		rel->rd_indam->ambuild == cb_am_build)
+		cb_heat_fn_count(rel, clock, blocks);
+	relation_close(rel, AccessShareLock);
+
+	for (int class = 0; class < CB_HEAT_CLASSES; class++)
+	{
+		if (blocks[class][CB_HEAT_READ] > 0 || blocks[class][CB_HEAT_WRITE] > 0)
+			cb_heat_fn_put_class(class, clock, blocks[class], rsinfo);
+	}
+	return (Datum) 0;
+}
