@@ -65,7 +65,7 @@ FROM heat_ages;
 REINDEX INDEX heat_a;
 SELECT count(*) FROM heat WHERE a = 10000;
 SET cache_batch.test_heat_ahead = 40008;
-INSERT INTO heat SELECT 10000 FROM generate_series(1, 500);
+INSERT INTO heat SELECT 10000 FROM generate_series(1, 100);
 SELECT min_age, max_age, blocks_read > 1 AS read, blocks_written > 1 AS written
 FROM heat_ages;
 
