@@ -10,14 +10,13 @@
 #include "base/cb_base.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-/* heat_size -1: bytes of shared_buffers for a byte; leaves of 16 times as much */
+/* heat_size -1: bytes of shared_buffers for a byte */
 #define CB_HEAT_DEFAULT_PART	128
 
 /* slots that one step of the clock looks at, about: some 50 microseconds */
@@ -51,8 +50,8 @@ cb_heat_count_slots(void)
 		bytes = (uint64) cb_heat_size * 1024;
 	else
 		bytes = (uint64) NBuffers * BLCKSZ / CB_HEAT_DEFAULT_PART;
-	bytes = Max(bytes, CB_HEAT_MIN_SLOTS * sizeof(CbHeatSlot));
-	return UINT64CONST(1) << pg_leftmost_one_pos64(bytes / sizeof(CbHeatSlot));
+	return Max(bytes / (CB_HEAT_SLOT_UNIT * sizeof(CbHeatSlot)), 1) *
+		CB_HEAT_SLOT_UNIT;
 }
 
 static Size

@@ -8,8 +8,9 @@
  * notes one in CB_HEAT_READ_SAMPLE or CB_HEAT_WRITE_SAMPLE goes to the table in
  * shared memory; the distance to the next is random, so that a pattern in what
  * a backend does cannot hide a leaf, and less than twice that.  So a leaf that
- * is visited at least so often an epoch has the right age; of a range of many
- * leaves the youngest tells more than each one does.
+ * is visited so often in each epoch has the right age.  Others can look colder
+ * than they are, for want of a sample, and warmer, as they share a slot: of a
+ * range, how many of its leaves are young tells more than the age of one.
  *
  * An epoch is cache_batch.heat_epoch long.  The clock moves on when somebody
  * samples or looks and finds that it is due; so it stands still, to be moved

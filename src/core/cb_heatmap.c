@@ -40,7 +40,8 @@ cb_heatmap_stamp_age(uint16_t stamp, uint32_t clock)
 void
 cb_heatmap_init(CbHeatMap *map, CbHeatSlot *slots, uint64_t nslots)
 {
-	assert(nslots >= CB_HEAT_MIN_SLOTS && (nslots & (nslots - 1)) == 0);
+	assert(nslots > 0 && nslots % CB_HEAT_SLOT_UNIT == 0);
+	assert(nslots / CB_HEAT_LINE <= UINT32_MAX);
 
 	atomic_init(&map->clock, 0);
 	map->nslots = nslots;
@@ -57,12 +58,11 @@ cb_heatmap_slot(const CbHeatMap *map, uint64_t file, uint32_t block)
 {
 	uint64_t	hash = file * UINT64_C(0x9E3779B97F4A7C15) + block / CB_HEAT_LINE;
 
-	/* all bits of both tell in each bit of the result (Stafford's mix 13) */
+	/* the upper half of splitmix64's output says which line */
 	hash = (hash ^ hash >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
 	hash = (hash ^ hash >> 27) * UINT64_C(0x94D049BB133111EB);
-	hash ^= hash >> 31;
-	hash = hash * CB_HEAT_LINE + block % CB_HEAT_LINE;
-	return &map->slots[hash & (map->nslots - 1)];
+	hash = (hash >> 32) * (map->nslots / CB_HEAT_LINE) >> 32;
+	return &map->slots[hash * CB_HEAT_LINE + block % CB_HEAT_LINE];
 }
 
 void

@@ -46,9 +46,9 @@ typedef enum CbHeatKind
 /* the clock is never moved by more at once */
 #define CB_HEAT_MAX_STEP	4096
 
-/* in so many epochs all slots are looked at; at least as many slots */
+/* in so many epochs all slots are looked at; their number is a multiple of it */
 #define CB_HEAT_SWEEP_EPOCHS	16384
-#define CB_HEAT_MIN_SLOTS	CB_HEAT_SWEEP_EPOCHS
+#define CB_HEAT_SLOT_UNIT	CB_HEAT_SWEEP_EPOCHS
 
 /* ages 0, 1, 2-3, 4-7, ... 16384-32767, never */
 #define CB_HEAT_CLASSES		17
@@ -61,7 +61,7 @@ typedef struct CbHeatSlot
 typedef struct CbHeatMap
 {
 	cb_atomic32 clock;			/* epochs since cb_heatmap_init() */
-	uint64_t	nslots;			/* a power of 2 */
+	uint64_t	nslots;
 	CbHeatSlot *slots;			/* the caller's memory */
 } CbHeatMap;
 

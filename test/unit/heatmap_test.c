@@ -6,7 +6,7 @@
 #include "core/cb_heatmap.h"
 #include "unit.h"
 
-#define NSLOTS	(2 * CB_HEAT_MIN_SLOTS)
+#define NSLOTS	(3 * CB_HEAT_SLOT_UNIT)
 #define NTHREADS 4
 #define ROUNDS	100000
 
