@@ -210,22 +210,25 @@ SKIP:
 	comes_free('ended with a cursor');
 }
 
-# ---------- no pool ----------
+# ---------- no pool, and no heat ----------
 
 fill_tables('postgres', 8, 3);
-restart_with('cache_batch.pool_size = 0');
+restart_with('cache_batch.pool_size = 0', 'cache_batch.heat_size = 0');
 is(pool('chunks'), '0', 'no pool');
 check_tables('postgres', 8, 'written with a pool, read without');
 fill_tables('postgres', 8, 3);
 vacuum_tables('postgres', 8);
 fill_tables('postgres', 8, 3);
 check_tables('postgres', 8, 'no pool');
-restart_with('cache_batch.pool_size = 256', 'cache_batch.max_workers = 0');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM cache_batch_stat_heat'), '0', 'no heat');
+restart_with('cache_batch.pool_size = 256', 'cache_batch.max_workers = 0', 'cache_batch.heat_size = 1');
 check_tables('postgres', 8, 'written without a pool, read with one');
 fill_tables('postgres', 8, 3);
 vacuum_tables('postgres', 8);
 check_tables('postgres', 8, 'a pool again');
 comes_free('a pool again');
+is($node->safe_psql('postgres', 'SELECT sum(blocks_written) > 0 FROM cache_batch_stat_heat WHERE max_age IS NOT NULL'), 't',
+	'heat in the least of memory');
 
 # ---------- a standby with a smaller one ----------
 
