@@ -140,7 +140,8 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT no_room bigint,
 	OUT journal_reads bigint,
 	OUT splits bigint,
-	OUT dropped bigint)
+	OUT dropped bigint,
+	OUT cooled bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_stat_reset() RETURNS void
@@ -223,6 +224,7 @@ SELECT n.nspname AS schemaname,
 		   AS entries_per_visit,
 	   s.splits,
 	   s.dropped,
+	   s.cooled,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,

@@ -24,6 +24,19 @@
 
 static relopt_kind cb_relopt_kind;
 
+static void
+cb_options_check_threshold(const char *value)
+{
+	int64		unused;
+
+	if (value != NULL && !cb_guc_parse_threshold(value, &unused))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for option \"cold_threshold\": \"%s\"",
+						value),
+				 errhint("It is \"off\", a size such as 64MB, or a percentage of shared_buffers such as 25%%.")));
+}
+
 /*
  * "buffered" is changed under the strongest lock, so that no scan and no
  * insertion runs with the old value.
@@ -46,6 +59,10 @@ cb_options_init(void)
 	add_bool_reloption(cb_relopt_kind, "pack_leaves",
 					   "Stores the entries of full leaves in a compressed form; if off, leaves that are written anew are plain",
 					   true, ShareUpdateExclusiveLock);
+	add_string_reloption(cb_relopt_kind, "cold_threshold",
+						 "Size of the index beyond which workers pack its coldest leaves densely",
+						 NULL, cb_options_check_threshold,
+						 ShareUpdateExclusiveLock);
 }
 
 bytea *
@@ -57,6 +74,8 @@ cb_am_options(Datum reloptions, bool validate)
 		offsetof(CbOptions, deduplicate_items)},
 		{"buffered", RELOPT_TYPE_BOOL, offsetof(CbOptions, buffered)},
 		{"pack_leaves", RELOPT_TYPE_BOOL, offsetof(CbOptions, pack_leaves)},
+		{"cold_threshold", RELOPT_TYPE_STRING,
+		offsetof(CbOptions, cold_threshold)},
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate, cb_relopt_kind,

@@ -24,6 +24,8 @@ extern int	cb_max_delay;		/* ms until a bucket's entries are flushed */
 
 extern int	cb_heat_size;		/* kB; -1: by shared_buffers, 0: no heat */
 extern int	cb_heat_epoch;		/* s */
+extern char *cb_cold_threshold;
+extern int	cb_cold_rate;
 
 extern bool cb_preloaded;		/* set by _PG_init */
 
@@ -43,6 +45,7 @@ typedef struct CbOptions
 	bool		deduplicate_items;
 	bool		buffered;
 	bool		pack_leaves;
+	int			cold_threshold;	/* offset of the string; 0: as the setting says */
 } CbOptions;
 
 #define CB_MIN_FILLFACTOR		10
@@ -53,6 +56,14 @@ typedef struct CbOptions
 	 CB_DEFAULT_FILLFACTOR)
 #define CbIsBuffered(rel) \
 	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->buffered : true)
+
+/* settings that say how large: "off", a size, or a part of shared_buffers */
+#define CB_THRESHOLD_OFF	(-1)
+
+extern bool cb_guc_parse_threshold(const char *value, int64 *kilobytes);
+
+/* Kilobytes of an index beyond which its coldest leaves are packed. */
+extern int64 cb_guc_cold_threshold(Relation index);
 
 #define CbPacksLeaves(rel) \
 	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->pack_leaves : true)
@@ -79,6 +90,7 @@ typedef enum CbCounter
 	CB_STAT_JOURNAL_READS,		/* journal pages read into private copies */
 	CB_STAT_SPLITS,
 	CB_STAT_DROPPED,			/* dead entries dropped by applies */
+	CB_STAT_COOLED,				/* leaves freed by packing cold ranges */
 	CB_NUM_COUNTERS
 } CbCounter;
 

@@ -17,7 +17,62 @@ int			cb_max_workers = 2;
 int			cb_max_delay = 60000;
 int			cb_heat_size = -1;
 int			cb_heat_epoch = 60;
+char	   *cb_cold_threshold;
+int			cb_cold_rate;
 bool		cb_preloaded = false;
+
+/*
+ * "off", a size such as 64MB, or a percentage of shared_buffers such as 25%.
+ */
+bool
+cb_guc_parse_threshold(const char *value, int64 *kilobytes)
+{
+	const char *hint;
+	char	   *end;
+	double		percent;
+	int			size;
+
+	if (pg_strcasecmp(value, "off") == 0)
+	{
+		*kilobytes = CB_THRESHOLD_OFF;
+		return true;
+	}
+	if (parse_int(value, &size, GUC_UNIT_KB, &hint))
+	{
+		*kilobytes = size;
+		return size >= 0;
+	}
+	errno = 0;
+	percent = strtod(value, &end);
+	if (end == value || errno != 0 || strcmp(end, "%") != 0 ||
+		!(percent >= 0 && percent <= 1000000))
+		return false;
+	*kilobytes = (int64) (percent / 100 * NBuffers * (BLCKSZ / 1024));
+	return true;
+}
+
+static bool
+cb_guc_check_cold_threshold(char **newval, void **extra, GucSource source)
+{
+	int64		unused;
+
+	if (cb_guc_parse_threshold(*newval, &unused))
+		return true;
+	GUC_check_errdetail("It is \"off\", a size, or a percentage of shared_buffers.");
+	return false;
+}
+
+int64
+cb_guc_cold_threshold(Relation index)
+{
+	const CbOptions *options = (const CbOptions *) index->rd_options;
+	const char *value = cb_cold_threshold;
+	int64		kilobytes;
+
+	if (options != NULL && options->cold_threshold != 0)
+		value = (const char *) options + options->cold_threshold;
+	return cb_guc_parse_threshold(value, &kilobytes) ? kilobytes : CB_THRESHOLD_OFF;
+}
 
 /*
  * Those that shape shared memory.  In a backend that loads the library by
@@ -88,6 +143,21 @@ cb_guc_define(void)
 							&cb_heat_epoch,
 							60, 1, 24 * 3600,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("cache_batch.cold_threshold",
+							   "Size of an index beyond which workers pack its coldest leaves densely.",
+							   "A size, or a percentage of shared_buffers.  off: they do not.",
+							   &cb_cold_threshold,
+							   "off",
+							   PGC_SIGHUP, 0,
+							   cb_guc_check_cold_threshold, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.cold_rate",
+							"Leaves of an index that workers look at in a second, to pack cold ones.",
+							NULL,
+							&cb_cold_rate,
+							200, 1, 1000000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	cb_guc_define_startup();
 

@@ -103,6 +103,18 @@ typedef struct CbDesc
 	cb_atomic32 nrecent;		/* entries published lately, and those of them */
 	cb_atomic32 nunchanged;		/* that are new versions; hints */
 	cb_atomic32 npaused;		/* flushes that do not ask the table; a hint */
+
+	/* packing of cold leaves, by flush/cb_cooler.c */
+	cb_atomic64 cool_at;		/* when to go on with it; 0: not wanted */
+	TimestampTz cooled_at;		/* when it was last at work; a hint */
+	uint32		cool_since;		/* leaves written since that epoch are warm */
+	uint32		cool_len;		/* of the separator left of which to go on; 0:
+								 * at the right end */
+	union
+	{
+		uint64		align;
+		char		bytes[CB_BUCKET_FENCE_SIZE];
+	}			cool_key;
 	uint32		layout_gen;		/* counts changes of the ranges; never reset */
 	uint32		nbuckets;
 	uint32		buckets[CB_DESC_MAX_BUCKETS];	/* in key order */

@@ -43,6 +43,17 @@ extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
  */
 extern void cb_flush_before(Relation rel, CbDesc *desc);
 
+/* ---------- cb_cooler.c ---------- */
+
+/*
+ * Packs some cold leaves of an index, if it is larger than it should be and it
+ * is time; by a worker, with the index locked for writing and a snapshot.
+ */
+extern void cb_cooler_run(Relation rel, CbDesc *desc);
+
+/* Shall a worker come for it?  A look without locks. */
+extern bool cb_cooler_is_due(const CbDesc *desc, TimestampTz now);
+
 /* ---------- cb_flush.c ---------- */
 
 /* Asks workers for that; does nothing if it is done, or there are none. */

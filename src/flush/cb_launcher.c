@@ -366,9 +366,12 @@ cb_launcher_start_workers(long timeout)
 
 /* ---------- old entries ---------- */
 
-/* The first bucket of an index that has entries from before it had buckets. */
+/*
+ * The first bucket of an index that has entries from before it had buckets, or
+ * cold leaves to be packed.
+ */
 static uint32
-cb_launcher_unswept_bucket(CbDesc *desc)
+cb_launcher_due_bucket(CbDesc *desc, TimestampTz now)
 {
 	uint32		bucket = CB_NONE;
 
@@ -376,7 +379,8 @@ cb_launcher_unswept_bucket(CbDesc *desc)
 		return CB_NONE;
 	LWLockAcquire(&desc->lock, LW_SHARED);
 	if (desc->state == CB_DESC_ATTACHED && desc->nbuckets > 0 &&
-		cb_load_relaxed(&desc->tail) < desc->from)
+		(cb_load_relaxed(&desc->tail) < desc->from ||
+		 cb_cooler_is_due(desc, now)))
 		bucket = desc->buckets[0];
 	LWLockRelease(&desc->lock);
 	return bucket;
@@ -404,7 +408,7 @@ cb_launcher_request_old(void)
 	}
 	for (uint32 i = 0; i < cb_pool->ndescs; i++)
 	{
-		uint32		bucket = cb_launcher_unswept_bucket(&cb_pool_descs[i]);
+		uint32		bucket = cb_launcher_due_bucket(&cb_pool_descs[i], now);
 
 		if (bucket != CB_NONE)
 			cb_queue_request(bucket, CB_FLUSH_DELAY);

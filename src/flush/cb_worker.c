@@ -395,6 +395,7 @@ cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 	PushActiveSnapshot(GetTransactionSnapshot());
 
 	more = cb_worker_flush_requests(rel, target);
+	cb_cooler_run(rel, target->desc);
 
 	PopActiveSnapshot();
 	AtEOXact_GUC(false, nest_level);

@@ -96,11 +96,10 @@ cb_cool_fn_make_cut(Relation rel, Datum value, bool after, ScanKey key,
 }
 
 /* Packs, as the index's owner, since it calls comparison functions. */
-static int64
-cb_cool_fn_run(Relation rel, const CbCut *lo, const CbCut *hi)
+static void
+cb_cool_fn_run(Relation rel, CbCoolRange *range)
 {
 	CbKeyDesc	kd;
-	int64		freed;
 	Oid			userid;
 	int			sec_context;
 	int			nestlevel;
@@ -114,11 +113,10 @@ cb_cool_fn_run(Relation rel, const CbCut *lo, const CbCut *hi)
 	cb_stage_publish_index(rel);
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
 	cb_key_init(&kd, rel);
-	freed = cb_tree_cool(&kd, lo, hi);
+	cb_tree_cool(&kd, range);
 
 	AtEOXact_GUC(false, nestlevel);
 	SetUserIdAndSecContext(userid, sec_context);
-	return freed;
 }
 
 /*
@@ -133,15 +131,16 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 	bool		bounded = PG_NARGS() > 1;
 	int			lo_arg = 1;
 	int			hi_arg = 2;
-	CbCut		lo = {.kind = CB_CUT_MIN};
-	CbCut		hi = {.kind = CB_CUT_MAX};
+	CbCoolRange *range = palloc0(sizeof(CbCoolRange));
 	ScanKeyData keys[2];
-	int64		freed;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	rel = cb_cool_fn_open(PG_GETARG_OID(0), &heap);
 	cb_cool_fn_check(rel);
+	range->lo.kind = CB_CUT_MIN;
+	range->at.kind = CB_CUT_MAX;
+	range->budget = PG_INT64_MAX;
 	if (bounded)
 	{
 		cb_cool_fn_check_type(rel, get_fn_expr_argtype(fcinfo->flinfo, 1));
@@ -151,12 +150,12 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 			hi_arg = 1;
 		}
 		if (!PG_ARGISNULL(lo_arg))
-			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(lo_arg), false, &keys[0], &lo);
+			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(lo_arg), false, &keys[0], &range->lo);
 		if (!PG_ARGISNULL(hi_arg))
-			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(hi_arg), true, &keys[1], &hi);
+			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(hi_arg), true, &keys[1], &range->at);
 	}
-	freed = cb_cool_fn_run(rel, &lo, &hi);
+	cb_cool_fn_run(rel, range);
 	relation_close(rel, RowExclusiveLock);
 	table_close(heap, NoLock);
-	PG_RETURN_INT64(freed);
+	PG_RETURN_INT64(range->freed);
 }

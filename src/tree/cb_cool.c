@@ -28,22 +28,18 @@
 typedef struct CbCool
 {
 	const CbKeyDesc *kd;
-	const CbCut *lo;
+	CbCoolRange *range;
 	CbUnlinker *unlinker;
-	MemoryContext cxt;			/* reset after each step */
-	CbCut		at;				/* what is right of it has been dealt with */
-	char		tuple[BLCKSZ];	/* of at */
-	int64		freed;
 } CbCool;
 
 /* The next step is about what lies left of a separator. */
 static void
-cb_cool_go_to(CbCool *cool, IndexTuple separator)
+cb_cool_go_to(CbCoolRange *range, IndexTuple separator)
 {
-	memcpy(cool->tuple, separator, IndexTupleSize(separator));
-	memset(&cool->at, 0, sizeof(CbCut));
-	cool->at.kind = CB_CUT_TUPLE;
-	cool->at.tuple = (IndexTuple) cool->tuple;
+	memcpy(range->tuple.data, separator, IndexTupleSize(separator));
+	memset(&range->at, 0, sizeof(CbCut));
+	range->at.kind = CB_CUT_TUPLE;
+	range->at.tuple = (IndexTuple) range->tuple.data;
 }
 
 /*
@@ -106,64 +102,65 @@ static bool
 cb_cool_step(CbCool *cool)
 {
 	const CbKeyDesc *kd = cool->kd;
+	CbCoolRange *range = cool->range;
 	CbCut		low = {.kind = CB_CUT_TUPLE};
-	BlockNumber right = cb_cool_find(kd, &cool->at, &low.tuple);
+	BlockNumber right = cb_cool_find(kd, &range->at, &low.tuple);
 	BlockNumber left;
 	IndexTuple	unused;
 
-	if (low.tuple == NULL || cb_key_compare_cut(kd, cool->lo, low.tuple) <= 0)
+	if (low.tuple == NULL || cb_key_compare_cut(kd, &range->lo, low.tuple) <= 0)
 		return false;
 	left = cb_cool_find(kd, &low, &unused);
 	if (left == right)
 		return false;
 	CB_TEST_POINT("cool-step");
-	if (cb_tree_unlink_merged(cool->unlinker, left))
+	if (range->is_cold == NULL || range->is_cold(kd->rel, left, range->arg))
 	{
-		cool->freed++;
-		return true;
+		if (cb_tree_unlink_merged(cool->unlinker, left))
+		{
+			range->freed++;
+			return true;
+		}
+		if (cb_cool_fill(cool, left, right))
+			(void) cb_cool_find(kd, &range->at, &low.tuple);
 	}
-	if (cb_cool_fill(cool, left, right))
-		(void) cb_cool_find(kd, &cool->at, &low.tuple);
-	cb_cool_go_to(cool, low.tuple);
+	cb_cool_go_to(range, low.tuple);
 	return true;
 }
 
 /*
- * Packs the leaves that lie in a range of keys; returns how many that freed.
- * The caller holds a lock on the table that keeps VACUUM away, one on the index
- * for writing, and has a snapshot or a transaction id.
+ * Packs leaves of a range of keys, from its right end on.  The caller holds a
+ * lock on the table that keeps VACUUM away, one on the index for writing, and
+ * has a snapshot or a transaction id.
  */
-int64
-cb_tree_cool(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi)
+void
+cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 {
-	CbCool	   *cool = palloc(sizeof(CbCool));
+	CbCool		cool = {.kd = kd,.range = range};
 	IndexBulkDeleteResult stats = {0};
 	CbMetaPageData meta;
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch cool",
+											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext oldcxt;
-	int64		freed;
-	bool		more = true;
 
-	cool->kd = kd;
-	cool->lo = lo;
-	cool->at = *hi;
-	cool->freed = 0;
-	cool->cxt = AllocSetContextCreate(CurrentMemoryContext, "cache_batch cool",
-									  ALLOCSET_DEFAULT_SIZES);
-	cool->unlinker = cb_tree_unlink_begin(kd->rel, &stats);
-	oldcxt = MemoryContextSwitchTo(cool->cxt);
-	while (more)
+	cool.unlinker = cb_tree_unlink_begin(kd->rel, &stats);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	range->freed = 0;
+	range->done = false;
+	for (int64 n = 0; n < range->budget && !range->done; n++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		more = cb_cool_step(cool);
-		MemoryContextReset(cool->cxt);
+		range->done = !cb_cool_step(&cool);
+		MemoryContextReset(cxt);
 	}
 	MemoryContextSwitchTo(oldcxt);
 	cb_tree_read_meta(kd->rel, NULL, &meta);
-	cb_tree_unlink_finish(cool->unlinker, meta.journal_tail);
-	freed = cool->freed;
-	if (freed > 0)
+	cb_tree_unlink_finish(cool.unlinker, meta.journal_tail);
+	if (range->freed > 0)
+	{
 		IndexFreeSpaceMapVacuum(kd->rel);
-	MemoryContextDelete(cool->cxt);
-	pfree(cool);
-	return freed;
+		cb_stat_add(kd->rel, CB_STAT_COOLED, range->freed);
+	}
+	MemoryContextDelete(cxt);
 }

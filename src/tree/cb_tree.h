@@ -209,8 +209,23 @@ extern bool cb_share_merge(const CbKeyDesc *kd, Page left, Page right,
 						   Page image);
 
 /* cb_cool.c */
-extern int64 cb_tree_cool(const CbKeyDesc *kd, const CbCut *lo,
-						  const CbCut *hi);
+
+typedef struct CbCoolRange
+{
+	CbCut		lo;
+	CbCut		at;				/* in: the right end; out: where to go on */
+	PGAlignedBlock tuple;		/* of at */
+	int64		budget;			/* steps at most, of a leaf or two each */
+
+	/* asked for each leaf, from right to left: is it to be packed to the right? */
+	bool		(*is_cold) (Relation rel, BlockNumber leaf, void *arg);
+	void	   *arg;			/* of is_cold, which is NULL: all leaves are */
+
+	int64		freed;			/* out: leaves taken out of the tree */
+	bool		done;			/* out: the left end was reached */
+} CbCoolRange;
+
+extern void cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range);
 
 /* cb_split.c */
 extern Size cb_tree_plain_space(IndexTuple *items, int nitems);

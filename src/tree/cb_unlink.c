@@ -49,6 +49,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -562,6 +563,8 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 	{
 		cb_unlink_pages(rel, &pages,
 						BufferIsValid(pages.right) ? (Page) image.data : NULL);
+		if (BufferIsValid(pages.right))
+			cb_heat_inherit(rel, BufferGetBlockNumber(pages.right), leaf);
 		cb_unlink_remember(unlinker, &plan);
 		*more = cb_unlink_only_child(BufferGetPage(pages.parent));
 	}

@@ -37,6 +37,8 @@ SELECT is(cache_batch_adopt_operator_classes(), 0, 'nothing left to adopt');
 
 -- functions
 SELECT has_function('cache_batch_flush', ARRAY['regclass']);
+SELECT has_function('cache_batch_cool', ARRAY['regclass']);
+SELECT has_function('cache_batch_cool', ARRAY['regclass', 'anyelement', 'anyelement']);
 SELECT has_function('cache_batch_verify', ARRAY['regclass', 'boolean']);
 SELECT has_function('cache_batch_metapage', ARRAY['regclass']);
 SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
@@ -74,7 +76,7 @@ SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
 	'flushes_pressure', 'flushes_delay', 'flushes_help', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
-	'dropped', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+	'dropped', 'cooled', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
 SELECT columns_are('cache_batch_stat_pool', ARRAY[
 	'pool_size', 'chunk_size', 'chunks', 'chunks_free', 'buckets',
 	'buckets_free', 'descriptors', 'descriptors_used', 'indexes', 'no_room']);
@@ -140,6 +142,8 @@ FROM (VALUES ('cache_batch.pool_size', 'postmaster kB'),
 			 ('cache_batch.max_delay', 'sighup ms'),
 			 ('cache_batch.heat_size', 'postmaster kB'),
 			 ('cache_batch.heat_epoch', 'sighup s'),
+			 ('cache_batch.cold_threshold', 'sighup -'),
+			 ('cache_batch.cold_rate', 'sighup -'),
 			 ('cache_batch.journal_limit', 'superuser kB'),
 			 ('cache_batch.stage_size', 'user kB')) v (s, want);
 SELECT throws_ok('SET cache_batch.pool_size = 1024', '55P02', NULL,

@@ -119,6 +119,10 @@ class Test:
                 settings["cache_batch.journal_limit"] = 64
                 settings["cache_batch.stage_size"] = 8
                 settings["cache_batch.pool_size"] = 256
+                settings["cache_batch.max_delay"] = "500ms"
+                settings["cache_batch.heat_epoch"] = 1
+                settings["cache_batch.cold_threshold"] = 0
+                settings["cache_batch.cold_rate"] = 1000000
             if args.tail is not None:
                 settings["cache_batch.test_tail"] = args.tail
         return settings

@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_cooler.c
+ *	  Workers pack the cold leaves of indexes that are larger than they should be.
+ *
+ * An index whose file is larger than its cold_threshold is gone through from
+ * right to left, again and again, as many leaves a second as cold_rate says: a
+ * worker that has come to flush the index, or was asked to come for this, goes
+ * on where the last one stopped.  A leaf is packed into its right neighbour if
+ * it is cold, as the last few to the right of it: not written since an epoch
+ * that is chosen, at the right end, by the ages of the file's blocks, so that
+ * the warmer ones fit the threshold.  Reads do not count, as packed leaves are
+ * read as fast.
+ *
+ * It takes its lock on the table only if that can be had at once, and gives it
+ * back at the end of the pass: VACUUM is not at work meanwhile, and does not
+ * wait long.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "base/cb_heat.h"
+#include "catalog/pg_class.h"
+#include "flush/cb_flush.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "tree/cb_tree.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* leaves of one pass, at most: some 0.2 s */
+#define CB_COOLER_MAX_STEPS		4096
+
+/* time from a pass to the next, and from the end of the range to its beginning */
+#define CB_COOLER_PAUSE_MS		1000
+#define CB_COOLER_REST_EPOCHS	4
+
+/* a leaf that was written later than so many epochs ago is never cold */
+#define CB_COOLER_MIN_AGE		4
+
+/*
+ * A leaf that is written once an epoch may not have been sampled in that time,
+ * eight of them will.
+ */
+#define CB_COOLER_MIN_RUN		8
+
+/* The epoch in which the leaf was written last, as far as is known. */
+static uint32
+cb_cooler_leaf_epoch(Relation rel, BlockNumber leaf, uint32 clock)
+{
+	return clock - Min(cb_heat_age(rel, leaf, CB_HEAT_WRITE, clock), clock);
+}
+
+typedef struct CbCooler
+{
+	uint32		clock;
+	uint32		since;			/* leaves written in it or later are warm */
+	int			run;			/* leaves in turn that are not */
+} CbCooler;
+
+/* Is it one of a run of cold leaves? */
+static bool
+cb_cooler_is_cold(Relation rel, BlockNumber leaf, void *arg)
+{
+	CbCooler   *cooler = arg;
+
+	if (cb_cooler_leaf_epoch(rel, leaf, cooler->clock) >= cooler->since)
+		cooler->run = 0;
+	else
+		cooler->run++;
+	return cooler->run >= CB_COOLER_MIN_RUN;
+}
+
+/*
+ * The first epoch such that what was written later fits the threshold, by
+ * classes of ages.
+ */
+static uint32
+cb_cooler_choose_epoch(Relation rel, int64 threshold, uint32 clock)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	int64		room = threshold / (BLCKSZ / 1024);
+	int64		classes[CB_HEAT_CLASSES] = {0};
+	int			class = 0;
+	uint32		age;
+
+	for (BlockNumber block = 1; block < nblocks; block++)
+		classes[cb_heatmap_class(clock - cb_cooler_leaf_epoch(rel, block, clock))]++;
+	while (class < CB_HEAT_CLASSES - 1 && classes[class] <= room)
+		room -= classes[class++];
+	age = Max(cb_heatmap_class_age(class), CB_COOLER_MIN_AGE);
+	return age <= clock ? clock - age + 1 : 0;
+}
+
+/* Goes on where the last pass stopped: at the right end, or left of a separator. */
+static void
+cb_cooler_begin(Relation rel, CbDesc *desc, int64 threshold, CbCooler *cooler,
+				CbCoolRange *range)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	uint32		len;
+	int64		ms;
+
+	LWLockAcquire(&desc->lock, LW_SHARED);
+	len = desc->cool_len;
+	memcpy(range->tuple.data, desc->cool_key.bytes, len);
+	cooler->since = desc->cool_since;
+	ms = TimestampDifferenceMilliseconds(desc->cooled_at, now);
+	LWLockRelease(&desc->lock);
+
+	cooler->run = 0;
+	cooler->clock = cb_heat_clock();
+	if (len == 0)
+		cooler->since = cb_cooler_choose_epoch(rel, threshold, cooler->clock);
+	range->lo.kind = CB_CUT_MIN;
+	range->at.kind = len == 0 ? CB_CUT_MAX : CB_CUT_TUPLE;
+	range->at.tuple = (IndexTuple) range->tuple.data;
+	range->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COOLER_MAX_STEPS));
+}
+
+/* Remembers where to go on, and when; a long separator is passed over. */
+static void
+cb_cooler_end(CbDesc *desc, uint64 attach_id, const CbCooler *cooler,
+			  const CbCoolRange *range)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		pause = range->done ?
+		CB_COOLER_REST_EPOCHS * cb_heat_epoch * INT64CONST(1000) :
+		CB_COOLER_PAUSE_MS;
+	Size		len = range->done || range->at.kind != CB_CUT_TUPLE ? 0 :
+		IndexTupleSize(range->at.tuple);
+
+	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	if (desc->attach_id == attach_id)
+	{
+		if (len <= sizeof(desc->cool_key.bytes))
+		{
+			memcpy(desc->cool_key.bytes, range->tuple.data, len);
+			desc->cool_len = len;
+		}
+		desc->cool_since = cooler->since;
+		desc->cooled_at = now;
+		cb_store_relaxed(&desc->cool_at,
+						 (uint64) TimestampTzPlusMilliseconds(now, pause));
+	}
+	LWLockRelease(&desc->lock);
+}
+
+/* One pass; the table is locked. */
+static void
+cb_cooler_pass(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold)
+{
+	CbCoolRange *range = palloc0(sizeof(CbCoolRange));
+	CbCooler	cooler;
+	CbKeyDesc	kd;
+
+	cb_cooler_begin(rel, desc, threshold, &cooler, range);
+	range->is_cold = cb_cooler_is_cold;
+	range->arg = &cooler;
+	cb_key_init(&kd, rel);
+	cb_tree_cool(&kd, range);
+	cb_cooler_end(desc, attach_id, &cooler, range);
+	pfree(range);
+	CB_TEST_POINT("cooler-pass");
+}
+
+/*
+ * Is it this process's turn?  Of those that find so one gets true, and has put
+ * the next turn off.
+ */
+static bool
+cb_cooler_take_turn(CbDesc *desc)
+{
+	uint64		at = cb_load_relaxed(&desc->cool_at);
+	TimestampTz now = GetCurrentTimestamp();
+
+	return (TimestampTz) at <= now &&
+		cb_swap_if(&desc->cool_at, &at,
+				   (uint64) TimestampTzPlusMilliseconds(now, CB_COOLER_PAUSE_MS));
+}
+
+bool
+cb_cooler_is_due(const CbDesc *desc, TimestampTz now)
+{
+	uint64		at = cb_load_relaxed(&((CbDesc *) desc)->cool_at);
+
+	return at != 0 && (TimestampTz) at <= now;
+}
+
+void
+cb_cooler_run(Relation rel, CbDesc *desc)
+{
+	int64		threshold = cb_guc_cold_threshold(rel);
+	Oid			heapoid = rel->rd_index->indrelid;
+	uint64		attach_id;
+	CbPos		unused;
+
+	if (threshold == CB_THRESHOLD_OFF || !cb_heat_is_kept() ||
+		RelationGetNumberOfBlocks(rel) <= threshold / (BLCKSZ / 1024))
+	{
+		cb_store_relaxed(&desc->cool_at, 0);
+		return;
+	}
+	attach_id = cb_desc_attachment(desc, rel, &unused);
+	if (attach_id == 0 || !cb_cooler_take_turn(desc) ||
+		!ConditionalLockRelationOid(heapoid, ShareUpdateExclusiveLock))
+		return;
+	cb_cooler_pass(rel, desc, attach_id, threshold);
+	UnlockRelationOid(heapoid, ShareUpdateExclusiveLock);
+}
