@@ -34,7 +34,7 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     upsert-100
     reads mixed vacuum-10pct restart logical update
     ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
-    size-uniform size-uuid size-urls size-few create-index-5m copy-ascending copy-random-1 copy-random-4
+    size-uniform size-uuid size-urls size-few size-ascending create-index-5m copy-ascending copy-random-1 copy-random-4
     big-copy big-copy-pool128 big-insert1-async big-insert1-sync any-100-big
     churn churn-key""".split()
 
@@ -42,7 +42,8 @@ FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_
           "wal_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9",
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
-          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes"]
+          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
+          "cold_bytes"]
 
 
 class Bench:

@@ -50,6 +50,10 @@ LIMITS = [
     ("index size, uuid", "size-uuid", "", "index_bytes", "<=", 0.6),
     ("index size, URLs", "size-urls", "", "index_bytes", "<=", 0.6),
     ("index size, 1 024 distinct values", "size-few", "", "index_bytes", "<=", 1.0),
+    ("cold index, bigint", "size-uniform", "", "cold_bytes", "<=", 0.35),
+    ("cold index, uuid", "size-uuid", "", "cold_bytes", "<=", 0.55),
+    ("cold index, URLs", "size-urls", "", "cold_bytes", "<=", 0.45),
+    ("cold index, in order", "size-ascending", "", "cold_bytes", "<=", 0.15),
     ("COPY of ascending keys: time", "copy-ascending", "", "seconds", "<=", 1.0),
 ]
 

@@ -12,7 +12,9 @@ restart           crash with a full pool, right after a checkpoint: time from
                   been emptied; how soon a query that catches up is cancelled
 logical           apply of rows by a subscriber that has 4 indexes
 size-KEYS         bytes of an index that 5 million rows were inserted into:
-                  uniform (bigint), uuid, urls (text), few (1 024 bigints)
+                  uniform (bigint), uuid, urls (text), few (1 024 bigints),
+                  ascending; and of the pages that hold its entries once all of
+                  it was packed (cold_bytes; btree has the same)
 """
 
 import os
@@ -102,7 +104,7 @@ class Size(Upkeep):
 
     @staticmethod
     def names():
-        return ["size-uniform", "size-uuid", "size-urls", "size-few"]
+        return ["size-uniform", "size-uuid", "size-urls", "size-few", "size-ascending"]
 
     def template(self, method):
         return data.template(self.bench.env, self.shape, method, self.distribution)
@@ -112,8 +114,15 @@ class Size(Upkeep):
         cluster.start(self.bench.env.settings(method, self.shape))
         index = "events_" + data.COLUMNS[self.distribution].split()[0]
         size = cluster.sql(f"SELECT pg_relation_size('{index}')")
+        found = {"rows": self.shape.rows, "index_bytes": size, "cold_bytes": size}
+        if method == "cachebatch":
+            cluster.sql(f"SELECT cache_batch_cool('{index}')")
+            found["cold_bytes"] = 8192 + cluster.sql(
+                "SELECT sum(8192)::bigint FROM generate_series(1, "
+                f"pg_relation_size('{index}') / 8192 - 1) b, cache_batch_page('{index}', b) p "
+                "WHERE p.type IN ('leaf', 'internal')")
         self.bench.discard(cluster)
-        return [{"rows": self.shape.rows, "index_bytes": size}]
+        return [found]
 
 
 class CopyKeys(Upkeep):
