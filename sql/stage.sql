@@ -491,6 +491,38 @@ EXCEPTION WHEN program_limit_exceeded THEN
 END $$;
 \set VERBOSITY default
 
+-- each subtransaction publishes or drops its own entries, whichever of the
+-- indexes was staged for last (U1)
+CREATE TABLE sta (k int4, v text);
+CREATE INDEX sta_k ON sta USING cachebatch (k);
+CREATE TABLE stb (k int4, v text);
+CREATE INDEX stb_k ON stb USING cachebatch (k);
+DO $$
+BEGIN
+	INSERT INTO sta VALUES (1, 'outer');
+	INSERT INTO stb VALUES (1, 'outer');
+	BEGIN
+		INSERT INTO sta VALUES (2, 'kept');
+	EXCEPTION WHEN division_by_zero THEN NULL;
+	END;
+	BEGIN
+		INSERT INTO stb VALUES (3, 'dropped');
+		PERFORM 1 / 0;
+	EXCEPTION WHEN division_by_zero THEN NULL;
+	END;
+	BEGIN
+		INSERT INTO stb VALUES (4, 'kept');
+		BEGIN
+			INSERT INTO sta VALUES (5, 'dropped');
+			PERFORM 1 / 0;
+		EXCEPTION WHEN division_by_zero THEN NULL;
+		END;
+		INSERT INTO sta VALUES (6, 'kept');
+	EXCEPTION WHEN division_by_zero THEN NULL;
+	END;
+END $$;
+SELECT rel, stage_check(rel) FROM unnest('{sta,stb}'::text[]) rel;
+
 -- the comparison function must not use the index that it compares for (C11, U10)
 CREATE TABLE stz (k int4, v text);
 CREATE FUNCTION stage_cmp(int, int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
@@ -528,10 +560,10 @@ RESET enable_seqscan;
 SELECT stage_check('stz');
 
 -- everything once more after VACUUM
-VACUUM st, std, stt, stc, stp, stu, stm, stn, stw, stx, stz;
-SELECT rel, stage_check(rel) FROM unnest('{st,std,stt,stc,stp,stu,stm,stn,stw,stx,ste,stz}'::text[]) rel;
+VACUUM st, std, stt, stc, stp, stu, stm, stn, stw, stx, stz, sta, stb;
+SELECT rel, stage_check(rel) FROM unnest('{st,std,stt,stc,stp,stu,stm,stn,stw,stx,ste,stz,sta,stb}'::text[]) rel;
 
-DROP TABLE st, std, stt, stc, stx, ste, stp, stu, stm, stn, stw, stl, stz;
+DROP TABLE st, std, stt, stc, stx, ste, stp, stu, stm, stn, stw, stl, stz, sta, stb;
 DROP FUNCTION stage_check, stage_count, stage_sql, stage_nested, stage_fails, stage_deep,
 	stage_ins, stage_loop, stage_trigger, stage_truncate, stage_reindex, stage_drop, stage_parallel;
 DROP PROCEDURE stage_proc;

@@ -86,6 +86,7 @@ typedef struct CbStage
 	uint32		nunchanged;		/* entries of updates that left the index's
 								 * columns alone, about */
 	dlist_node	node;			/* in cb_stage_list while there are segments */
+	int			level;			/* of the segment that was opened last */
 	char	   *data;			/* arena: entries, each MAXALIGNed */
 	Size		used;
 	Size		alloc;
@@ -107,6 +108,8 @@ bool		cb_stage_committing = false;
 static HTAB *cb_stage_hash = NULL;
 static uint64 cb_stage_generation = 0;	/* counts what cb_stage_hash was */
 static MemoryContext cb_stage_cxt = NULL;
+
+/* stages with segments, in the order in which their last ones were opened */
 static dlist_head cb_stage_list = DLIST_STATIC_INIT(cb_stage_list);
 static int	cb_stage_nlisted = 0;
 static int	cb_stage_npublishing = 0;	/* stages that are marked */
@@ -184,12 +187,47 @@ cb_stage_is_empty(void)
 	return cb_stage_nlisted == 0;
 }
 
+/* To the list's end, where it may be already. */
 static void
-cb_stage_list_add(CbStage *stage)
+cb_stage_list_add(CbStage *stage, bool listed)
 {
+#ifdef CB_MUTATE_U1_ORDER
+	if (listed)
+		return;
+#endif
+	if (listed)
+		dlist_delete(&stage->node);
 	dlist_push_tail(&cb_stage_list, &stage->node);
-	if (cb_stage_nlisted++ == 0)
+	if (!listed && cb_stage_nlisted++ == 0)
 		cb_stage_set_pending(true);
+}
+
+/*
+ * The first of the stages that may have segments of a nesting level and
+ * deeper; such stages are at the list's end.  For when a segment is opened in
+ * a subtransaction of a lower level, the deeper ones have ended, and have
+ * published or dropped theirs.
+ */
+static dlist_node *
+cb_stage_list_find(int min_level)
+{
+	dlist_node *first = NULL;
+	dlist_iter	iter;
+
+	dlist_reverse_foreach(iter, &cb_stage_list)
+	{
+		if (dlist_container(CbStage, node, iter.cur)->level < min_level)
+			break;
+		first = iter.cur;
+	}
+	return first;
+}
+
+static dlist_node *
+cb_stage_list_next(dlist_node *node)
+{
+	return dlist_has_next(&cb_stage_list, node) ?
+		dlist_next_node(&cb_stage_list, node) : NULL;
 }
 
 static void
@@ -243,8 +281,8 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 	seg->n = 0;
 	seg->start = stage->used;
 	memcpy(seg->build_id, meta.build_id, CB_BUILD_ID_LEN);
-	if (stage->nsegs++ == 0)
-		cb_stage_list_add(stage);
+	stage->level = seg->level;
+	cb_stage_list_add(stage, stage->nsegs++ > 0);
 }
 
 static void
@@ -732,16 +770,19 @@ cb_stage_publish(CbStage *stage, Relation index, int min_level)
 		pfree(pub.fates);
 }
 
-/* The indexes whose stages hold min_size bytes or more. */
+/*
+ * The indexes whose stages hold min_size bytes or more, and may have segments
+ * of a nesting level and deeper.
+ */
 static List *
-cb_stage_list_indexes(Size min_size)
+cb_stage_list_indexes(int min_level, Size min_size)
 {
 	List	   *result = NIL;
-	dlist_iter	iter;
 
-	dlist_foreach(iter, &cb_stage_list)
+	for (dlist_node *node = cb_stage_list_find(min_level); node != NULL;
+		 node = cb_stage_list_next(node))
 	{
-		CbStage    *stage = dlist_container(CbStage, node, iter.cur);
+		CbStage    *stage = dlist_container(CbStage, node, node);
 
 		if (stage->used >= min_size)
 			result = lappend_oid(result, stage->indexoid);
@@ -765,7 +806,7 @@ cb_stage_publish_many(int min_level, Size min_size)
 						 NULL, min_level);
 		return;
 	}
-	indexes = cb_stage_list_indexes(min_size);
+	indexes = cb_stage_list_indexes(min_level, min_size);
 	foreach(lc, indexes)
 	{
 		CbStage    *stage = cb_stage_find(lfirst_oid(lc));
@@ -798,15 +839,16 @@ cb_stage_publish_largest(void)
 int
 cb_stage_drop(int min_level)
 {
-	dlist_mutable_iter iter;
+	dlist_node *next = cb_stage_list_find(min_level);
 	int			dropped = 0;
 
-	dlist_foreach_modify(iter, &cb_stage_list)
+	while (next != NULL)
 	{
-		CbStage    *stage = dlist_container(CbStage, node, iter.cur);
+		CbStage    *stage = dlist_container(CbStage, node, next);
 		int			first = cb_stage_first_segment(stage, min_level);
 		int			n = 0;
 
+		next = cb_stage_list_next(next);
 		for (int i = first; i < stage->nsegs; i++)
 			n += stage->segs[i].n;
 		cb_stage_remove(stage, first, NULL);
