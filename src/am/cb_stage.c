@@ -912,18 +912,58 @@ cb_stage_void(Oid heapoid, BlockNumber block, const OffsetNumber *rows,
 	}
 }
 
+static bool
+cb_stage_are_many(void)
+{
+	return cb_stage_hash != NULL &&
+		hash_get_num_entries(cb_stage_hash) > CB_STAGE_KEEP_STAGES;
+}
+
+/* Of a stage without segments. */
+static void
+cb_stage_free(CbStage *stage)
+{
+	if (stage->data != NULL)
+		pfree(stage->data);
+	if (stage->segs != NULL)
+		pfree(stage->segs);
+	stage->data = NULL;
+	stage->segs = NULL;
+	stage->alloc = 0;
+	stage->maxsegs = 0;
+}
+
+/* Forgets all stages, but those that the commit has left something to do. */
+static void
+cb_stage_forget_all(void)
+{
+	HASH_SEQ_STATUS seq;
+	CbStage    *stage;
+
+	cb_stage_generation++;
+	hash_seq_init(&seq, cb_stage_hash);
+	while ((stage = hash_seq_search(&seq)) != NULL)
+	{
+		cb_stage_free(stage);
+#ifndef CB_MUTATE_B4_DUE
+		if (stage->sweep_due || stage->flush_due)
+			continue;
+#endif
+		(void) hash_search(cb_stage_hash, &stage->indexoid, HASH_REMOVE, NULL);
+	}
+	if (hash_get_num_entries(cb_stage_hash) > 0)
+		return;
+	cb_stage_hash = NULL;
+	MemoryContextReset(cb_stage_cxt);
+}
+
 /* The transaction is over: gives memory back if many indexes were used. */
 void
 cb_stage_end_xact(void)
 {
 	cb_stage_committing = false;
-	if (cb_stage_hash == NULL)
-		return;
-	if (hash_get_num_entries(cb_stage_hash) > CB_STAGE_KEEP_STAGES)
-	{
-		cb_stage_hash = NULL;
-		MemoryContextReset(cb_stage_cxt);
-	}
+	if (cb_stage_are_many())
+		cb_stage_forget_all();
 }
 
 /* ---------- callers ---------- */

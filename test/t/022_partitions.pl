@@ -95,10 +95,12 @@ all_sound('one statement for all partitions');
 
 is(pool('indexes = descriptors'), 't', 'all descriptors are in use');
 my $without = sql(q(
-	SELECT i.indexrelid::regclass FROM cache_batch_stat_indexes i
-	LEFT JOIN cache_batch_stat_buckets b USING (indexrelid)
-	WHERE b.indexrelid IS NULL AND i.journaled > 0 ORDER BY i.indexrelid LIMIT 1));
-is(sql("SELECT sum(nentries) FROM cache_batch_journal('$without')"), '20', 'an index without one has its journal');
+	WITH i AS MATERIALIZED (
+		SELECT indexrelid FROM cache_batch_stat_indexes
+		WHERE indexrelid NOT IN (SELECT indexrelid FROM cache_batch_stat_buckets))
+	SELECT indexrelid::regclass FROM i
+	WHERE EXISTS (SELECT FROM cache_batch_journal(indexrelid) WHERE nentries > 0) LIMIT 1));
+like($without, qr/p\d+_[ks]_idx/, 'an index without one has its journal');
 is(sql("SELECT cache_batch_flush('$without')"), 't', '... and is flushed from there');
 is(sql("SELECT coalesce(sum(nentries), 0) FROM cache_batch_journal('$without')"), '0', '... to the end');
 
@@ -142,7 +144,7 @@ ok($node->poll_query_until('postgres', 'SELECT chunks_free = chunks FROM cache_b
 	'workers empty the buckets of all that is idle');
 max_delay('1h');
 write_much();
-cmp_ok(chunks_of(0, 3), '>', 100, 'those who write on have the pool to themselves');
+cmp_ok(chunks_of(0, 3), '>', 30, 'those who write on have the pool to themselves');
 is(chunks_of(4, $parts - 1), '0', '... as the others have given it back');
 all_sound('by demand');
 
@@ -236,7 +238,26 @@ ok($node->poll_query_until('postgres', q(SELECT chunks_free = chunks AND b.descr
 sql('TRUNCATE p');
 sql("INSERT INTO p SELECT i % $half, hashint4(i), md5(i::text) FROM generate_series(1, 5 * $half) i");
 all_sound('TRUNCATE');
+
+# ---------- what a commit finds due is done by the next insertion ----------
+
+# without buckets, so that nobody else does it
+$node->append_conf('postgresql.conf', 'cache_batch.pool_size = 0');
+$node->restart;
+sql(qq(
+	SET cache_batch.journal_limit = 64;
+	DO \$\$ BEGIN FOR i IN 1 .. 12 LOOP
+		INSERT INTO p SELECT j % $half, hashint4(i * 1000 + j), '' FROM generate_series(1, $half) j;
+		INSERT INTO p SELECT 0, j, (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 13))
+		FROM generate_series(1, 30) j;
+		COMMIT;
+	END LOOP; END \$\$));
+cmp_ok(sql(q(SELECT sum(bytes) FROM cache_batch_journal('p0_s_idx'))), '<', 128 * 1024,
+	'a journal past its limit is emptied, however many indexes the transactions used');
+all_sound('no pool');
 sql('DROP TABLE p');
+$node->append_conf('postgresql.conf', 'cache_batch.pool_size = 2048');
+$node->restart;
 ok($node->poll_query_until('postgres', 'SELECT chunks_free = chunks FROM cache_batch_stat_pool'),
 	'all chunks come free');
 
