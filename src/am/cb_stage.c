@@ -378,6 +378,28 @@ cb_stage_segment_size(const CbStage *stage, int i)
 	return end - stage->segs[i].start;
 }
 
+/* So many that their memory is not kept: that of few is, for the next batch. */
+static bool
+cb_stage_are_many(void)
+{
+	return cb_stage_hash != NULL &&
+		hash_get_num_entries(cb_stage_hash) > CB_STAGE_KEEP_STAGES;
+}
+
+/* Gives the memory of a stage without segments back; cannot fail. */
+static void
+cb_stage_free(CbStage *stage)
+{
+	if (stage->data != NULL)
+		pfree(stage->data);
+	if (stage->segs != NULL)
+		pfree(stage->segs);
+	stage->data = NULL;
+	stage->segs = NULL;
+	stage->alloc = 0;
+	stage->maxsegs = 0;
+}
+
 /* Removes the segments from first on, except those to keep; cannot fail. */
 static void
 cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
@@ -408,12 +430,9 @@ cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
 
 	if (nsegs == 0)
 		stage->nunchanged = 0;
-	if (nsegs == 0 && stage->alloc > CB_STAGE_KEEP_SIZE)
-	{
-		pfree(stage->data);
-		stage->data = NULL;
-		stage->alloc = 0;
-	}
+	if (nsegs == 0 &&
+		(stage->alloc > CB_STAGE_KEEP_SIZE || cb_stage_are_many()))
+		cb_stage_free(stage);
 }
 
 /* ---------- publication ---------- */
@@ -910,27 +929,6 @@ cb_stage_void(Oid heapoid, BlockNumber block, const OffsetNumber *rows,
 			cb_stat_add_oid(stage->indexoid, CB_STAT_STAGED,
 							cb_stage_void_entries(stage, block, rows, nrows));
 	}
-}
-
-static bool
-cb_stage_are_many(void)
-{
-	return cb_stage_hash != NULL &&
-		hash_get_num_entries(cb_stage_hash) > CB_STAGE_KEEP_STAGES;
-}
-
-/* Of a stage without segments. */
-static void
-cb_stage_free(CbStage *stage)
-{
-	if (stage->data != NULL)
-		pfree(stage->data);
-	if (stage->segs != NULL)
-		pfree(stage->segs);
-	stage->data = NULL;
-	stage->segs = NULL;
-	stage->alloc = 0;
-	stage->maxsegs = 0;
 }
 
 /* Forgets all stages, but those that the commit has left something to do. */

@@ -78,17 +78,24 @@ sql(qq(
 
 # ---------- one statement for all: what it stages is published early ----------
 
-# looked at when the last row comes; half of the entries are still to come
-my $seen = 'SELECT sum(journaled + direct) FROM cache_batch_stat_indexes';
-sql(qq(
-	CREATE TABLE seen (n bigint);
-	CREATE FUNCTION note_seen() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
-		INSERT INTO seen $seen; RETURN NEW;
-	END \$\$;
-	CREATE TRIGGER note BEFORE INSERT ON p0 FOR EACH ROW EXECUTE FUNCTION note_seen()));
+# looked at when the last row comes: half of the entries are still to come in
+# the first statement, all but the last twelve rows in the second
+sql(q(
+	CREATE TABLE seen (entries bigint, bytes bigint);
+	CREATE FUNCTION note_seen() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO seen
+		SELECT (SELECT sum(journaled + direct) FROM cache_batch_stat_indexes),
+			(SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'cache_batch stages');
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER note BEFORE INSERT ON p999 FOR EACH ROW EXECUTE FUNCTION note_seen()));
 sql('INSERT INTO p ' . rows(20, 0));
-sql('DROP TRIGGER note ON p0');
-cmp_ok(sql('SELECT max(n) FROM seen'), '>', 8000, 'the stages of all indexes have a common limit');
+cmp_ok(sql('SELECT max(entries) FROM seen'), '>', 8000, 'the stages of all indexes have a common limit');
+sql('TRUNCATE seen');
+sql("INSERT INTO p SELECT i / 12, i, (SELECT string_agg(md5((i * 16 + j)::text), '') FROM generate_series(1, 13) j)
+	FROM generate_series(0, 12 * $parts - 1) i");
+cmp_ok(sql('SELECT max(bytes) FROM seen'), '<', 8 * 1024 * 1024, '... and do not keep their memory');
+sql('DROP TRIGGER note ON p999');
 all_sound('one statement for all partitions');
 
 # ---------- more indexes than descriptors ----------
