@@ -99,7 +99,7 @@ extern void cb_stat_shmem_startup(void);
 extern void cb_stat_add(Relation rel, CbCounter counter, uint64 n);
 extern void cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n);
 
-/* copies the counters of an index of this database; false if there are none */
+/* copies the counters of an index of this database; false: it is not counted */
 extern bool cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS]);
 extern void cb_stat_reset(void);	/* of this database */
 

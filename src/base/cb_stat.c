@@ -8,8 +8,10 @@
  * When the table is full, entries of dropped indexes and databases make room;
  * if there are none, the index is not counted.
  *
- * A backend keeps pointers to the entries it used last.  They are good as long
- * as the table's generation stands still: it moves with every removal.  An
+ * A backend keeps pointers to the entries it used last, or that there are
+ * none.  They are good as long as the table's generation stands still: it
+ * moves with every removal.  So indexes that are not counted cost no more than
+ * others, for they are many where the table is full.  An
  * addition that races with a removal may be counted for the entry's next
  * owner, which is harmless.  Counters do not survive a restart.
  *
@@ -113,27 +115,30 @@ cb_stat_copy_keys(CbStatKey *keys)
 }
 
 /*
+ * May this backend look for entries to remove?  That reads catalogs, so only
+ * in a transaction with no LWLock held, and not more than once a minute.
+ */
+static bool
+cb_stat_may_prune(void)
+{
+	return IsTransactionState() && InterruptHoldoffCount == 0 &&
+		CritSectionCount == 0 &&
+		TimestampDifferenceExceeds(cb_stat_pruned_at, GetCurrentTimestamp(),
+								   CB_STAT_PRUNE_WAIT_MS);
+}
+
+/*
  * Removes entries of indexes of this database that are gone, and of databases
- * that are gone.  Reads catalogs, so only in a transaction with no LWLock
- * held, and not more than once a minute.
+ * that are gone.
  */
 static void
 cb_stat_prune(void)
 {
 	CbStatKey  *keys;
-	TimestampTz now;
 	int			n;
 	int			i;
 
-	if (!IsTransactionState() || InterruptHoldoffCount > 0 ||
-		CritSectionCount > 0)
-		return;
-	now = GetCurrentTimestamp();
-	if (!TimestampDifferenceExceeds(cb_stat_pruned_at, now,
-									CB_STAT_PRUNE_WAIT_MS))
-		return;
-	cb_stat_pruned_at = now;
-
+	cb_stat_pruned_at = GetCurrentTimestamp();
 	keys = palloc(CB_STAT_MAX_INDEXES * sizeof(CbStatKey));
 	n = cb_stat_copy_keys(keys);
 	for (i = 0; i < n; i++)
@@ -158,23 +163,38 @@ cb_stat_prune(void)
 
 /* Adds the entry unless the table is full. */
 static CbStatEntry *
-cb_stat_enter(const CbStatKey *key)
+cb_stat_enter(Oid indexoid)
 {
+	CbStatKey	key = {MyDatabaseId, indexoid};
 	CbStatEntry *entry;
 	bool		found;
 
 	LWLockAcquire(cb_stat_shared->lock, LW_EXCLUSIVE);
 	if (hash_get_num_entries(cb_stat_hash) >= CB_STAT_MAX_INDEXES)
-		entry = hash_search(cb_stat_hash, key, HASH_FIND, NULL);
+		entry = hash_search(cb_stat_hash, &key, HASH_FIND, NULL);
 	else
 	{
-		entry = hash_search(cb_stat_hash, key, HASH_ENTER_NULL, &found);
+		entry = hash_search(cb_stat_hash, &key, HASH_ENTER_NULL, &found);
 		if (entry != NULL && !found)
 		{
 			for (int i = 0; i < CB_NUM_COUNTERS; i++)
 				pg_atomic_init_u64(&entry->counters[i], 0);
 		}
 	}
+	LWLockRelease(cb_stat_shared->lock);
+	return entry;
+}
+
+/* Looks for an entry; NULL: there is none.  *full: nor can there be. */
+static CbStatEntry *
+cb_stat_look_up(Oid indexoid, bool *full)
+{
+	CbStatKey	key = {MyDatabaseId, indexoid};
+	CbStatEntry *entry;
+
+	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
+	entry = hash_search(cb_stat_hash, &key, HASH_FIND, NULL);
+	*full = hash_get_num_entries(cb_stat_hash) >= CB_STAT_MAX_INDEXES;
 	LWLockRelease(cb_stat_shared->lock);
 	return entry;
 }
@@ -186,29 +206,23 @@ cb_stat_find(Oid indexoid)
 	CbStatCached *cached = &cb_stat_cache[indexoid & (CB_STAT_CACHE_SIZE - 1)];
 	uint64		generation = pg_atomic_read_u64(&cb_stat_shared->generation);
 	CbStatEntry *entry;
-	CbStatKey	key;
+	bool		full;
 
-	if (cached->indexoid == indexoid && cached->generation == generation)
+	if (cached->indexoid == indexoid && cached->generation == generation &&
+		(cached->entry != NULL || !cb_stat_may_prune()))
 		return cached->entry;
 
-	key.dboid = MyDatabaseId;
-	key.indexoid = indexoid;
-	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
-	entry = hash_search(cb_stat_hash, &key, HASH_FIND, NULL);
-	LWLockRelease(cb_stat_shared->lock);
-	if (entry == NULL)
-		entry = cb_stat_enter(&key);
-	if (entry == NULL)
+	entry = cb_stat_look_up(indexoid, &full);
+	if (entry == NULL && full && cb_stat_may_prune())
 	{
 		cb_stat_prune();
-		entry = cb_stat_enter(&key);
+		full = false;			/* perhaps */
 	}
-	if (entry != NULL)
-	{
-		cached->indexoid = indexoid;
-		cached->generation = generation;
-		cached->entry = entry;
-	}
+	if (entry == NULL && !full)
+		entry = cb_stat_enter(indexoid);
+	cached->indexoid = indexoid;
+	cached->generation = generation;
+	cached->entry = entry;
 	return entry;
 }
 
@@ -234,21 +248,14 @@ bool
 cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS])
 {
 	CbStatEntry *entry;
-	CbStatKey	key;
+	bool		full;
 
 	if (cb_stat_hash == NULL)
 		return false;
-	key.dboid = MyDatabaseId;
-	key.indexoid = indexoid;
-	LWLockAcquire(cb_stat_shared->lock, LW_SHARED);
-	entry = hash_search(cb_stat_hash, &key, HASH_FIND, NULL);
-	if (entry != NULL)
-	{
-		for (int i = 0; i < CB_NUM_COUNTERS; i++)
-			counters[i] = pg_atomic_read_u64(&entry->counters[i]);
-	}
-	LWLockRelease(cb_stat_shared->lock);
-	return entry != NULL;
+	entry = cb_stat_look_up(indexoid, &full);
+	for (int i = 0; i < CB_NUM_COUNTERS; i++)
+		counters[i] = entry ? pg_atomic_read_u64(&entry->counters[i]) : 0;
+	return entry != NULL || !full;
 }
 
 void

@@ -19,7 +19,8 @@ PG_FUNCTION_INFO_V1(cache_batch_stat_reset);
 
 /*
  * cache_batch_stat_get(index oid, OUT ... bigint): one column for each
- * counter, in the order of CbCounter; zeros if nothing was counted.
+ * counter, in the order of CbCounter; zeros if there was nothing to count,
+ * nulls if there is no place to count it.
  */
 Datum
 cache_batch_stat_get(PG_FUNCTION_ARGS)
@@ -36,7 +37,8 @@ cache_batch_stat_get(PG_FUNCTION_ARGS)
 		tupdesc->natts != CB_NUM_COUNTERS)
 		elog(ERROR, "cache_batch_stat_get() has an unexpected return type");
 
-	(void) cb_stat_get(PG_GETARG_OID(0), counters);
+	if (!cb_stat_get(PG_GETARG_OID(0), counters))
+		memset(nulls, true, sizeof(nulls));
 	for (i = 0; i < CB_NUM_COUNTERS; i++)
 		values[i] = Int64GetDatum((int64) counters[i]);
 

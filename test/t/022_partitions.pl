@@ -98,7 +98,7 @@ cmp_ok(sql('SELECT max(bytes) FROM seen'), '<', 8 * 1024 * 1024, '... and do not
 sql('DROP TRIGGER note ON p999');
 all_sound('one statement for all partitions');
 
-# ---------- more indexes than descriptors ----------
+# ---------- more indexes than descriptors, and than counters ----------
 
 is(pool('indexes = descriptors'), 't', 'all descriptors are in use');
 my $without = sql(q(
@@ -110,6 +110,10 @@ my $without = sql(q(
 like($without, qr/p\d+_[ks]_idx/, 'an index without one has its journal');
 is(sql("SELECT cache_batch_flush('$without')"), 't', '... and is flushed from there');
 is(sql("SELECT coalesce(sum(nentries), 0) FROM cache_batch_journal('$without')"), '0', '... to the end');
+
+# none that is not counted has zeros
+is(sql('SELECT count(*) FROM cache_batch_stat_indexes WHERE staged = 0'), '0', 'indexes that are not counted show no figures');
+is(sql('SELECT count(*) FROM cache_batch_stat_indexes WHERE staged > 0'), '1024', '... and as many as can be are counted');
 
 # dense batches need neither
 my $direct = 'SELECT sum(direct) FROM cache_batch_stat_indexes';
@@ -237,6 +241,7 @@ sql(qq(DO \$\$ BEGIN FOR i IN $half .. $parts - 1 LOOP
 	END LOOP; END \$\$));
 sql("INSERT INTO p SELECT i % $half, hashint4(i), md5(i::text) FROM generate_series(1, 5 * $half) i");
 all_sound('half of the partitions are dropped');
+is(sql('SELECT count(*) FROM cache_batch_stat_indexes WHERE staged > 0'), $parts, 'all that are left are counted');
 max_delay('1s');
 ok($node->poll_query_until('postgres', q(SELECT chunks_free = chunks AND b.descriptors = b.indexes
 	FROM cache_batch_stat_pool, (SELECT count(*) AS descriptors, count(i.oid) AS indexes
