@@ -562,6 +562,32 @@ WITH server AS (
 			   AS shared_buffers,
 		   current_setting('block_size')::integer AS block_size
 	FROM cache_batch_stat_pool p
+), stats AS MATERIALIZED (
+	-- once for all: it can be looked up by names only
+	SELECT g.schemaname, g.tablename, g.attname, g.avg_width, g.correlation,
+		   g.n_distinct
+	FROM pg_stats g
+	WHERE NOT g.inherited
+), keys AS (
+	SELECT i.oid,
+		   -- an entry in the pool: header, columns, item
+		   (((8 + sum(CASE WHEN c.attlen > 0 THEN c.attlen
+				ELSE coalesce(g.avg_width, 32) END) + 7) / 8)::integer * 8 + 4)
+			   AS entry_size,
+		   max(g.correlation) FILTER (WHERE c.attnum = 1) AS correlation,
+		   max(g.n_distinct) FILTER (WHERE c.attnum = 1) AS n_distinct
+	FROM pg_index x
+		 JOIN pg_class i ON i.oid = x.indexrelid
+		 JOIN pg_class t ON t.oid = x.indrelid
+		 JOIN pg_namespace n ON n.oid = i.relnamespace
+		 JOIN pg_attribute c ON c.attrelid = i.oid
+		 LEFT JOIN pg_attribute tc ON tc.attrelid = t.oid
+			AND tc.attnum = nullif(x.indkey[c.attnum - 1], 0)
+		 LEFT JOIN stats g ON g.schemaname = n.nspname
+			AND g.tablename = CASE WHEN tc.attname IS NULL
+				THEN i.relname ELSE t.relname END
+			AND g.attname = coalesce(tc.attname, c.attname)
+	GROUP BY i.oid
 ), fact AS (
 	SELECT n.nspname, t.relname AS tab, i.relname AS idx, t.oid AS tab_oid,
 		   i.oid, a.amname, i.relispartition, i.relpersistence,
@@ -582,7 +608,7 @@ WITH server AS (
 				THEN least(1, i.reltuples / t.reltuples) ELSE 1 END)
 			   ::double precision AS writes,
 		   pg_stat_get_numscans(i.oid) AS scans,
-		   w.entry_size,
+		   k.entry_size,
 		   k.correlation,
 		   CASE WHEN x.indnkeyatts > 1 THEN NULL
 			   WHEN k.n_distinct > 0 THEN k.n_distinct
@@ -598,32 +624,7 @@ WITH server AS (
 		 JOIN pg_namespace n ON n.oid = i.relnamespace
 		 CROSS JOIN server v
 		 CROSS JOIN LATERAL (SELECT pg_relation_size(i.oid) AS bytes) z
-		 CROSS JOIN LATERAL (
-			-- an entry in the pool: header, columns, item
-			SELECT (((8 + sum(CASE WHEN c.attlen > 0 THEN c.attlen
-				ELSE coalesce(g.avg_width, 32) END) + 7) / 8)::integer * 8 + 4)
-				AS entry_size
-			FROM pg_attribute c
-				 LEFT JOIN pg_attribute tc ON tc.attrelid = t.oid
-					AND tc.attnum = nullif(x.indkey[c.attnum - 1], 0)
-				 LEFT JOIN pg_stats g ON g.schemaname = n.nspname
-					AND g.tablename = CASE WHEN tc.attname IS NULL
-						THEN i.relname ELSE t.relname END
-					AND g.attname = coalesce(tc.attname, c.attname)
-					AND NOT g.inherited
-			WHERE c.attrelid = i.oid) w
-		 LEFT JOIN LATERAL (
-			-- the first column
-			SELECT g.correlation, g.n_distinct
-			FROM pg_attribute c
-				 LEFT JOIN pg_attribute tc ON tc.attrelid = t.oid
-					AND tc.attnum = nullif(x.indkey[0], 0)
-				 JOIN pg_stats g ON g.schemaname = n.nspname
-					AND g.tablename = CASE WHEN tc.attname IS NULL
-						THEN i.relname ELSE t.relname END
-					AND g.attname = coalesce(tc.attname, c.attname)
-					AND NOT g.inherited
-			WHERE c.attrelid = i.oid AND c.attnum = 1) k ON true
+		 JOIN keys k ON k.oid = i.oid
 		 LEFT JOIN cache_batch_stat_indexes s ON s.indexrelid = i.oid
 	WHERE i.relkind = 'i'
 	  AND (a.amname = 'btree'

@@ -159,6 +159,19 @@ cmp_ok(chunks_of(0, 3), '>', 30, 'those who write on have the pool to themselves
 is(chunks_of(4, $parts - 1), '0', '... as the others have given it back');
 all_sound('by demand');
 
+# ---------- advice for all of them ----------
+
+# column statistics are read once, and not for each index
+sql('ANALYZE p');
+my ($advised, $read, $stored) = split /[|\n]/, sql(q(
+	BEGIN;
+	SELECT count(*) FROM cache_batch_advise('p');
+	SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_sys_tables WHERE relname = 'pg_statistic';
+	SELECT count(*) FROM pg_statistic;
+	COMMIT));
+is($advised, 2 * $parts, 'advice for each index');
+cmp_ok($read, '<', 20 * $stored, '... does not read statistics over and over');
+
 # ---------- restart: buckets come with the first use ----------
 
 foreach my $crash (0, 1)
