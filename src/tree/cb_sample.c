@@ -13,7 +13,7 @@
 #include "miscadmin.h"
 #include "tree/cb_tree.h"
 
-/* pages of one level that are read at most */
+/* pages of a level that are read, or as many as separators are wanted */
 #define CB_SAMPLE_PAGES		64
 
 typedef struct CbSample
@@ -56,19 +56,19 @@ cb_sample_add_page(CbSample *sample, Page page, Size max_size)
 }
 
 /*
- * Reads the pages of an internal level from its leftmost on, up to a limit.
+ * Reads the pages of an internal level from its leftmost on, max at most.
  * Returns the leftmost page's first child, or InvalidBlockNumber if the level
  * is not what was expected.
  */
 static BlockNumber
-cb_sample_read_level(Relation rel, BlockNumber blkno, int level,
+cb_sample_read_level(Relation rel, BlockNumber blkno, int level, int max,
 					 Size max_size, CbSample *sample)
 {
 	BlockNumber child = InvalidBlockNumber;
 	PGAlignedBlock copy;
 	Page		page = (Page) copy.data;
 
-	for (int i = 0; i < CB_SAMPLE_PAGES && blkno != InvalidBlockNumber; i++)
+	for (int i = 0; i < max && blkno != InvalidBlockNumber; i++)
 	{
 		Buffer		buf = ReadBuffer(rel, blkno);
 
@@ -94,8 +94,10 @@ cb_sample_read_level(Relation rel, BlockNumber blkno, int level,
 
 /*
  * At most max separators, evenly spaced, none larger than max_size: from the
- * highest level that has so many, or the lowest internal one.  All is palloc'd;
- * they are in order.
+ * highest level that has so many, or the lowest internal one.  They are of all
+ * of it, as the level above has too few to lead to more than max pages; but
+ * where many are too large, of its left part only.  All is palloc'd; they are
+ * in order.
  */
 IndexTuple *
 cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
@@ -109,7 +111,9 @@ cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
 	for (int level = meta.root_level; level > 0; level--)
 	{
 		sample.n = 0;
-		blkno = cb_sample_read_level(kd->rel, blkno, level, max_size, &sample);
+		blkno = cb_sample_read_level(kd->rel, blkno, level,
+									 Max(max, CB_SAMPLE_PAGES), max_size,
+									 &sample);
 		if (sample.n >= max || blkno == InvalidBlockNumber)
 			break;
 	}

@@ -100,5 +100,25 @@ sound($node, 'd', ['k'], 'divided often');
 crash_restart($node);
 sound($node, 'd', ['k'], '... and crashed');
 
+# ---------- the first ranges of a large index are equally wide ----------
+
+# more pages above the leaves than could be read once, and too few bounds above
+$node->append_conf('postgresql.conf', 'cache_batch.pool_size = 8192');
+$node->restart;
+$node->safe_psql('postgres', q(
+	CREATE TABLE w (s text);
+	INSERT INTO w SELECT md5(i::text) || md5((-i)::text) || '0123456789' FROM generate_series(1, 50000) i;
+	CREATE INDEX w_s ON w USING cachebatch (s) WITH (fillfactor = 10, pack_leaves = off)));
+is($node->safe_psql('postgres', q(
+		SELECT count(*) BETWEEN 80 AND 150
+		FROM generate_series(1, pg_relation_size('w_s') / 8192 - 1) b, cache_batch_page('w_s', b) WHERE level = 1)),
+	't', 'a large index');
+$node->safe_psql('postgres', q(
+	INSERT INTO w SELECT md5(i::text) || md5((-i)::text) || '0123456789' FROM generate_series(50001, 54000) i));
+is($node->safe_psql('postgres', q(
+		SELECT count(*) > 150, max(entries) < 5 * avg(entries) FROM cache_batch_bucket_list('w_s'))),
+	't|t', 'its buckets get the same');
+sound($node, 'w', ['s'], 'a large index');
+
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log');
 done_testing();
