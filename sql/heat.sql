@@ -13,11 +13,11 @@ CREATE VIEW heat_ages AS
 SELECT max_age, blocks_read, blocks_written
 FROM cache_batch_stat_heat WHERE indexrelname = 'heat_a';
 
--- a backend samples one of 63 reads at least, and one of 15 writes, but for the
+-- a backend samples one of 127 reads at least, and one of 15 writes, but for the
 -- first: after so many a leaf was accessed
 CREATE PROCEDURE heat_read(query text) LANGUAGE plpgsql AS $$
 BEGIN
-	FOR i IN 1 .. 64 LOOP
+	FOR i IN 1 .. 128 LOOP
 		EXECUTE query;
 	END LOOP;
 END $$;

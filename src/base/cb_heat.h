@@ -33,8 +33,8 @@
 #include "storage/block.h"
 #include "utils/rel.h"
 
-/* powers of 2; a read of a leaf takes about a microsecond, a write several */
-#define CB_HEAT_READ_SAMPLE		32
+/* powers of 2; a sample takes half a microsecond, a read of a leaf one or two */
+#define CB_HEAT_READ_SAMPLE		64
 #define CB_HEAT_WRITE_SAMPLE	8
 
 /* notes of this backend until the next that is sampled */

@@ -56,7 +56,7 @@ $standby->append_conf('postgresql.conf', "cache_batch.heat_epoch = 1s\n");
 $standby->reload;
 $standby->safe_psql('postgres', "$by_index " . q(
 	DO $$ BEGIN
-		FOR i IN 1 .. 64 LOOP PERFORM count(*) FROM t WHERE k = 5; END LOOP;
+		FOR i IN 1 .. 128 LOOP PERFORM count(*) FROM t WHERE k = 5; END LOOP;
 	END $$));
 is($standby->safe_psql('postgres', "$accessed max_age IS NOT NULL AND blocks_read > 0"), 't',
 	'reads on a standby are noted');
