@@ -37,9 +37,6 @@
 #define CB_COOLER_PAUSE_MS		1000
 #define CB_COOLER_REST_EPOCHS	4
 
-/* the same after a pass that failed: flushes of the index have to go on */
-#define CB_COOLER_RETRY_MS		3600000
-
 /* a leaf that was written later than so many epochs ago is never cold */
 #define CB_COOLER_MIN_AGE		4
 
@@ -171,7 +168,7 @@ cb_cooler_pass(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold)
 
 /*
  * Is it this process's turn?  Of those that find so one gets true, and has put
- * the next turn off for as long as if it failed.
+ * the next turn off.
  */
 static bool
 cb_cooler_take_turn(CbDesc *desc)
@@ -181,17 +178,7 @@ cb_cooler_take_turn(CbDesc *desc)
 
 	return (TimestampTz) at <= now &&
 		cb_swap_if(&desc->cool_at, &at,
-				   (uint64) TimestampTzPlusMilliseconds(now, CB_COOLER_RETRY_MS));
-}
-
-/* The table is locked by somebody else. */
-static void
-cb_cooler_put_off(CbDesc *desc)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	cb_store_relaxed(&desc->cool_at,
-					 (uint64) TimestampTzPlusMilliseconds(now, CB_COOLER_PAUSE_MS));
+				   (uint64) TimestampTzPlusMilliseconds(now, CB_COOLER_PAUSE_MS));
 }
 
 bool
@@ -217,13 +204,9 @@ cb_cooler_run(Relation rel, CbDesc *desc)
 		return;
 	}
 	attach_id = cb_desc_attachment(desc, rel, &unused);
-	if (attach_id == 0 || !cb_cooler_take_turn(desc))
+	if (attach_id == 0 || !cb_cooler_take_turn(desc) ||
+		!ConditionalLockRelationOid(heapoid, ShareUpdateExclusiveLock))
 		return;
-	if (!ConditionalLockRelationOid(heapoid, ShareUpdateExclusiveLock))
-	{
-		cb_cooler_put_off(desc);
-		return;
-	}
 	cb_cooler_pass(rel, desc, attach_id, threshold);
 	UnlockRelationOid(heapoid, ShareUpdateExclusiveLock);
 }
