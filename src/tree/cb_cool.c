@@ -110,11 +110,13 @@ cb_cool_step(CbCool *cool)
 
 	if (low.tuple == NULL || cb_key_compare_cut(kd, &range->lo, low.tuple) <= 0)
 		return false;
+	CB_TEST_POINT("cool-found");
 	left = cb_cool_find(kd, &low, &unused);
-	if (left == right)
-		return false;
 	CB_TEST_POINT("cool-step");
-	if (range->is_cold == NULL || range->is_cold(kd->rel, left, range->arg))
+
+	/* the same: it has got entries of its left neighbour meanwhile */
+	if (left != right &&
+		(range->is_cold == NULL || range->is_cold(kd->rel, left, range->arg)))
 	{
 		if (cb_tree_unlink_merged(cool->unlinker, left))
 		{
