@@ -26,6 +26,9 @@
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
 
+/* deleted pages from the map that may not be free yet, before it is left alone */
+#define CB_ALLOC_TRIES	4
+
 /*
  * May the page be used for something else?  The caller has it locked; tail is
  * a journal tail that was read at any time before (it only grows).
@@ -81,15 +84,20 @@ cb_redo_reuse_page(XLogReaderState *record)
 		ResolveRecoveryConflictWithSnapshotFullXid(xlrec->safexid, xlrec->node);
 }
 
-/* A free page that the map names, exclusively locked, or InvalidBuffer. */
+/*
+ * A free page that the map names, exclusively locked, or InvalidBuffer.  Pages
+ * that somebody may still hold a link to are put back.
+ */
 static Buffer
 cb_alloc_from_map(Relation rel)
 {
 	CbPos		tail = 0;
+	int			tries = 0;
 
-	for (;;)
+	while (tries < CB_ALLOC_TRIES)
 	{
 		BlockNumber blkno = GetFreeIndexPage(rel);
+		bool		early = false;
 		Buffer		buf;
 
 		if (blkno == InvalidBlockNumber)
@@ -111,10 +119,17 @@ cb_alloc_from_map(Relation rel)
 				cb_alloc_log_reuse(rel, buf);
 				return buf;
 			}
+			early = CbPageIsGone(BufferGetPage(buf));
 			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 		}
 		ReleaseBuffer(buf);
+		if (early)
+		{
+			RecordFreeIndexPage(rel, blkno);
+			tries++;
+		}
 	}
+	return InvalidBuffer;
 }
 
 /*

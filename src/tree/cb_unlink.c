@@ -621,6 +621,10 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 		MemoryContextReset(unlinker->cxt);
 	}
 	MemoryContextSwitchTo(oldcxt);
+
+	/* it is not free yet; but where nothing dies VACUUM would never find it */
+	if (result == CB_UNLINK_DONE)
+		RecordFreeIndexPage(unlinker->rel, leaf);
 	return result == CB_UNLINK_DONE;
 }
 
