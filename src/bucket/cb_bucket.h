@@ -108,13 +108,9 @@ typedef struct CbDesc
 	cb_atomic64 cool_at;		/* when to go on with it; 0: not wanted */
 	TimestampTz cooled_at;		/* when it was last at work; a hint */
 	uint32		cool_since;		/* leaves written since that epoch are warm */
-	uint32		cool_len;		/* of the separator left of which to go on; 0:
-								 * at the right end */
-	union
-	{
-		uint64		align;
-		char		bytes[CB_BUCKET_FENCE_SIZE];
-	}			cool_key;
+	uint32		cool_run;		/* leaves in turn that were not */
+	BlockNumber cool_leaf;		/* at whose right end to go on; 0: at that of
+								 * the tree */
 	uint32		layout_gen;		/* counts changes of the ranges; never reset */
 	uint32		nbuckets;
 	uint32		buckets[CB_DESC_MAX_BUCKETS];	/* in key order */

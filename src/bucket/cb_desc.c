@@ -534,7 +534,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&desc->npaused, 0);
 	cb_store_relaxed(&desc->cool_at, 0);
 	desc->cooled_at = attach->now;
-	desc->cool_len = 0;
+	desc->cool_leaf = 0;
 	desc->layout_gen++;
 	desc->attach_id = cb_fetch_add(&cb_pool->next_attach_id, 1);
 	desc->state = CB_DESC_ATTACHED;

@@ -94,56 +94,70 @@ cb_cooler_choose_epoch(Relation rel, int64 threshold, uint32 clock)
 	return age <= clock ? clock - age + 1 : 0;
 }
 
-/* Goes on where the last pass stopped: at the right end, or left of a separator. */
-static void
-cb_cooler_begin(Relation rel, CbDesc *desc, int64 threshold, CbCooler *cooler,
-				CbCoolRange *range)
+/*
+ * Goes on where the last pass stopped, or begins at the right end; false: the
+ * attachment is gone.
+ */
+static bool
+cb_cooler_begin(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold,
+				CbCooler *cooler, CbCoolRange *range)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	uint32		len;
+	BlockNumber leaf;
+	bool		found;
 	int64		ms;
 
 	LWLockAcquire(&desc->lock, LW_SHARED);
-	len = desc->cool_len;
-	memcpy(range->tuple.data, desc->cool_key.bytes, len);
+	found = desc->attach_id == attach_id;
+	leaf = desc->cool_leaf;
 	cooler->since = desc->cool_since;
+	cooler->run = desc->cool_run;
 	ms = TimestampDifferenceMilliseconds(desc->cooled_at, now);
 	LWLockRelease(&desc->lock);
+	if (!found)
+		return false;
 
-	cooler->run = 0;
 	cooler->clock = cb_heat_clock();
-	if (len == 0)
-		cooler->since = cb_cooler_choose_epoch(rel, threshold, cooler->clock);
 	range->lo.kind = CB_CUT_MIN;
-	range->at.kind = len == 0 ? CB_CUT_MAX : CB_CUT_TUPLE;
-	range->at.tuple = (IndexTuple) range->tuple.data;
+	range->at.kind = CB_CUT_MAX;
+	if (leaf != 0)
+		cb_tree_cool_go_on(rel, range, leaf);
+	if (range->at.kind == CB_CUT_MAX)
+	{
+		cooler->since = cb_cooler_choose_epoch(rel, threshold, cooler->clock);
+		cooler->run = 0;
+	}
 	range->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COOLER_MAX_STEPS));
+	return true;
 }
 
-/* Remembers where to go on, and when; a long separator is passed over. */
+/* Time from the end of the range to its beginning. */
+static int64
+cb_cooler_rest_ms(void)
+{
+	return CB_COOLER_REST_EPOCHS * cb_heat_epoch * INT64CONST(1000);
+}
+
+static void
+cb_cooler_put_off(CbDesc *desc, int64 ms)
+{
+	cb_store_relaxed(&desc->cool_at,
+					 (uint64) TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
+}
+
+/* Remembers where to go on, and when. */
 static void
 cb_cooler_end(CbDesc *desc, uint64 attach_id, const CbCooler *cooler,
 			  const CbCoolRange *range)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	int64		pause = range->done ?
-		CB_COOLER_REST_EPOCHS * cb_heat_epoch * INT64CONST(1000) :
-		CB_COOLER_PAUSE_MS;
-	Size		len = range->done || range->at.kind != CB_CUT_TUPLE ? 0 :
-		IndexTupleSize(range->at.tuple);
-
 	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
 	if (desc->attach_id == attach_id)
 	{
-		if (len <= sizeof(desc->cool_key.bytes))
-		{
-			memcpy(desc->cool_key.bytes, range->tuple.data, len);
-			desc->cool_len = len;
-		}
+		desc->cool_leaf = range->done ? 0 : range->leaf;
 		desc->cool_since = cooler->since;
-		desc->cooled_at = now;
-		cb_store_relaxed(&desc->cool_at,
-						 (uint64) TimestampTzPlusMilliseconds(now, pause));
+		desc->cool_run = cooler->run;
+		desc->cooled_at = GetCurrentTimestamp();
+		cb_cooler_put_off(desc, range->done ? cb_cooler_rest_ms() : CB_COOLER_PAUSE_MS);
 	}
 	LWLockRelease(&desc->lock);
 }
@@ -156,7 +170,8 @@ cb_cooler_pass(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold)
 	CbCooler	cooler;
 	CbKeyDesc	kd;
 
-	cb_cooler_begin(rel, desc, threshold, &cooler, range);
+	if (!cb_cooler_begin(rel, desc, attach_id, threshold, &cooler, range))
+		return;
 	range->is_cold = cb_cooler_is_cold;
 	range->arg = &cooler;
 	cb_key_init(&kd, rel);

@@ -43,6 +43,24 @@ cb_cool_go_to(CbCoolRange *range, IndexTuple separator)
 }
 
 /*
+ * The range begins at the right end of the leaf that an earlier one has come to.
+ * It is the tree's right end if the page is no leaf any more.
+ */
+void
+cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
+{
+	Buffer		buf = ReadBuffer(rel, leaf);
+	Page		page = BufferGetPage(buf);
+
+	range->at.kind = CB_CUT_MAX;
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page) &&
+		!CbPageIsRightmost(page))
+		cb_cool_go_to(range, CbPageGetHighKey(page));
+	UnlockReleaseBuffer(buf);
+}
+
+/*
  * The leaf with the last position left of the cut, and its lower bound; NULL:
  * minus infinity.
  */
@@ -108,6 +126,7 @@ cb_cool_step(CbCool *cool)
 	BlockNumber left;
 	IndexTuple	unused;
 
+	range->leaf = right;
 	if (low.tuple == NULL || cb_key_compare_cut(kd, &range->lo, low.tuple) <= 0)
 		return false;
 	CB_TEST_POINT("cool-found");
@@ -127,6 +146,7 @@ cb_cool_step(CbCool *cool)
 			(void) cb_cool_find(kd, &range->at, &low.tuple);
 	}
 	cb_cool_go_to(range, low.tuple);
+	range->leaf = left;
 	return true;
 }
 

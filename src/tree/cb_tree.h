@@ -215,6 +215,7 @@ typedef struct CbCoolRange
 	CbCut		lo;
 	CbCut		at;				/* in: the right end; out: where to go on */
 	PGAlignedBlock tuple;		/* of at */
+	BlockNumber leaf;			/* out: one whose right end is there, or was */
 	int64		budget;			/* steps at most, of a leaf or two each */
 
 	/* asked for each leaf, from right to left: is it to be packed to the right? */
@@ -225,6 +226,8 @@ typedef struct CbCoolRange
 	bool		done;			/* out: the left end was reached */
 } CbCoolRange;
 
+extern void cb_tree_cool_go_on(Relation rel, CbCoolRange *range,
+							   BlockNumber leaf);
 extern void cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range);
 
 /* cb_split.c */
