@@ -131,7 +131,7 @@ cb_cooler_begin(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold,
 	return true;
 }
 
-/* Time from the end of the range to its beginning. */
+/* Time from the end of the range to its beginning, or after an error. */
 static int64
 cb_cooler_rest_ms(void)
 {
@@ -183,7 +183,8 @@ cb_cooler_pass(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold)
 
 /*
  * Is it this process's turn?  Of those that find so one gets true, and has put
- * the next turn off.
+ * the next turn off: for long, so that a pass that fails each time, at a damaged
+ * leaf, does not keep workers from flushing the index.
  */
 static bool
 cb_cooler_take_turn(CbDesc *desc)
@@ -193,7 +194,7 @@ cb_cooler_take_turn(CbDesc *desc)
 
 	return (TimestampTz) at <= now &&
 		cb_swap_if(&desc->cool_at, &at,
-				   (uint64) TimestampTzPlusMilliseconds(now, CB_COOLER_PAUSE_MS));
+				   (uint64) TimestampTzPlusMilliseconds(now, cb_cooler_rest_ms()));
 }
 
 bool
@@ -219,9 +220,13 @@ cb_cooler_run(Relation rel, CbDesc *desc)
 		return;
 	}
 	attach_id = cb_desc_attachment(desc, rel, &unused);
-	if (attach_id == 0 || !cb_cooler_take_turn(desc) ||
-		!ConditionalLockRelationOid(heapoid, ShareUpdateExclusiveLock))
+	if (attach_id == 0 || !cb_cooler_take_turn(desc))
 		return;
+	if (!ConditionalLockRelationOid(heapoid, ShareUpdateExclusiveLock))
+	{
+		cb_cooler_put_off(desc, CB_COOLER_PAUSE_MS);
+		return;
+	}
 	cb_cooler_pass(rel, desc, attach_id, threshold);
 	UnlockRelationOid(heapoid, ShareUpdateExclusiveLock);
 }

@@ -119,5 +119,36 @@ foreach my $value ('off', '0', '64MB', '12.5%', '300%')
 	is($ret, 0, "cold_threshold = $value");
 }
 
+# where it fails each time, workers still flush
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 7 unless test_points_built($node);
+	my $failed = qr/WARNING:  could not flush cachebatch index/;
+
+	$node->safe_psql('postgres', q(
+		CREATE TABLE f (id int, k bigint);
+		CREATE INDEX f_k ON f USING cachebatch (k) WITH (cold_threshold = 0);
+		INSERT INTO f SELECT i, hashint8extended(i, 1) FROM generate_series(1, 30000) i;
+		SELECT cache_batch_flush('f_k');
+		ALTER INDEX c_k SET (cold_threshold = off);
+		ALTER INDEX c_t SET (cold_threshold = off);
+		DROP TABLE l;
+		ALTER SYSTEM SET cache_batch.heat_epoch = '1h';
+		ALTER SYSTEM SET cache_batch.test_points = 'cool-step=error';
+		SELECT pg_reload_conf()));
+	my $logged = -s $node->logfile;
+	for my $n (1 .. 6)
+	{
+		$node->safe_psql('postgres', "INSERT INTO f SELECT i, hashint8extended(i, 1) FROM generate_series(${n}00000, ${n}00100) i");
+		ok($node->poll_query_until('postgres',
+				q(SELECT coalesce(sum(entries), 0) = 0 AND NOT EXISTS (SELECT FROM cache_batch_stat_workers WHERE state = 'flushing')
+					FROM cache_batch_stat_buckets WHERE relname = 'f')),
+			"flushed, $n");
+		$node->wait_for_log($failed, $logged);
+	}
+	my @failures = slurp_file($node->logfile, $logged) =~ /$failed/g;
+	is(scalar(@failures), 1, 'it failed once');
+}
+
 $node->stop;
 done_testing();
