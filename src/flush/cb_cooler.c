@@ -30,8 +30,9 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-/* leaves of one pass, at most: some 0.2 s */
+/* leaves of one pass, at most, and its time, whatever has to be read in */
 #define CB_COOLER_MAX_STEPS		4096
+#define CB_COOLER_SLICE_MS		200
 
 /* time from a pass to the next, and from the end of the range to its beginning */
 #define CB_COOLER_PAUSE_MS		1000
@@ -128,6 +129,7 @@ cb_cooler_begin(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold,
 		cooler->run = 0;
 	}
 	range->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COOLER_MAX_STEPS));
+	range->until = TimestampTzPlusMilliseconds(now, CB_COOLER_SLICE_MS);
 	return true;
 }
 

@@ -24,6 +24,7 @@
 #include "storage/indexfsm.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 typedef struct CbCool
 {
@@ -150,6 +151,13 @@ cb_cool_step(CbCool *cool)
 	return true;
 }
 
+/* Is there time for another step? */
+static inline bool
+cb_cool_has_time(const CbCoolRange *range)
+{
+	return range->until == 0 || GetCurrentTimestamp() < range->until;
+}
+
 /*
  * Packs leaves of a range of keys, from its right end on.  The caller holds a
  * lock on the table that keeps VACUUM away, one on the index for writing, and
@@ -170,7 +178,7 @@ cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 	oldcxt = MemoryContextSwitchTo(cxt);
 	range->freed = 0;
 	range->done = false;
-	for (int64 n = 0; n < range->budget && !range->done; n++)
+	for (int64 n = 0; n < range->budget && !range->done && cb_cool_has_time(range); n++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		range->done = !cb_cool_step(&cool);

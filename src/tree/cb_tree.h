@@ -217,6 +217,7 @@ typedef struct CbCoolRange
 	PGAlignedBlock tuple;		/* of at */
 	BlockNumber leaf;			/* out: one whose right end is there, or was */
 	int64		budget;			/* steps at most, of a leaf or two each */
+	TimestampTz until;			/* nor later than that; 0: however long it takes */
 
 	/* asked for each leaf, from right to left: is it to be packed to the right? */
 	bool		(*is_cold) (Relation rel, BlockNumber leaf, void *arg);
