@@ -129,7 +129,8 @@ cb_cooler_begin(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold,
 		cooler->run = 0;
 	}
 	range->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COOLER_MAX_STEPS));
-	range->until = TimestampTzPlusMilliseconds(now, CB_COOLER_SLICE_MS);
+	range->until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+											   CB_COOLER_SLICE_MS);
 	return true;
 }
 

@@ -53,6 +53,7 @@ cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
 	Buffer		buf = ReadBuffer(rel, leaf);
 	Page		page = BufferGetPage(buf);
 
+	range->leaf = leaf;
 	range->at.kind = CB_CUT_MAX;
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page) &&

@@ -87,15 +87,15 @@ $holder->quit;
 
 # long separators, and few leaves at a time
 $node->safe_psql('postgres', q(
-	ALTER SYSTEM SET cache_batch.cold_rate = 2;
+	ALTER SYSTEM SET cache_batch.cold_rate = 1;
 	SELECT pg_reload_conf();
 	CREATE TABLE l (id int, k bigint, t text);
 	CREATE INDEX l_long ON l USING cachebatch (t) WITH (cold_threshold = 0);
 	CREATE INDEX l_k ON l USING cachebatch (k) WITH (cold_threshold = 0);
 	INSERT INTO l SELECT i, hashint8extended(i, 1), repeat('x', 200) || md5(i::text) FROM generate_series(1, 30000) i;
 	SELECT cache_batch_flush('l_long'), cache_batch_flush('l_k')));
-$node->safe_psql('postgres', q(INSERT INTO l SELECT i, hashint8extended(i, 1), repeat('x', 200) || md5(i::text) FROM generate_series(30001, 30100) i));
-wait_cooled('l_k', 0, 'a run is found two leaves at a time');
+$node->safe_psql('postgres', q(INSERT INTO l SELECT i, hashint8extended(i, 1), repeat('x', 200) || md5(i::text) FROM generate_series(30001, 30001) i));
+wait_cooled('l_k', 0, 'a run is found one leaf at a time');
 wait_cooled('l_long', 0, 'and with long separators');
 $node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.cold_rate; SELECT pg_reload_conf()));
 sound($node, 'l', [qw(k t)], 'packed slowly');
