@@ -59,10 +59,11 @@ cb_rmgr_desc_space(StringInfo buf, uint8 info, char *rec)
 	{
 		xl_cb_unlink *xlrec = (xl_cb_unlink *) rec;
 
-		appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u",
+		appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u%s",
 						 xlrec->npages, xlrec->offset,
 						 EpochFromFullTransactionId(xlrec->safexid),
-						 XidFromFullTransactionId(xlrec->safexid));
+						 XidFromFullTransactionId(xlrec->safexid),
+						 xlrec->merged ? ", merged" : "");
 	}
 	else if (info == XLOG_CB_REUSE_PAGE)
 	{
