@@ -11,7 +11,6 @@
 #include "access/relation.h"
 #include "access/stratnum.h"
 #include "access/table.h"
-#include "access/xlog.h"
 #include "am/cb_am.h"
 #include "catalog/index.h"
 #include "flush/cb_flush.h"
@@ -20,7 +19,6 @@
 #include "parser/parse_coerce.h"
 #include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_tree.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
@@ -49,19 +47,6 @@ cb_cool_fn_open(Oid indexoid, Relation *heap)
 				 errmsg("could not open parent table of index \"%s\"",
 						RelationGetRelationName(rel))));
 	return rel;
-}
-
-static void
-cb_cool_fn_check(Relation rel)
-{
-	if (RecoveryInProgress())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("recovery is in progress"),
-				 errhint("cache_batch_cool() cannot be executed during recovery.")));
-	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX,
-					   RelationGetRelationName(rel));
 }
 
 /* The bounds are of the type that the index's first column compares. */
@@ -136,8 +121,10 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
+	cb_require_preload();
+	cb_sqlfn_check_primary("cache_batch_cool");
 	rel = cb_cool_fn_open(PG_GETARG_OID(0), &heap);
-	cb_cool_fn_check(rel);
+	cb_sqlfn_check_owner(rel);
 	range->lo.kind = CB_CUT_MIN;
 	range->at.kind = CB_CUT_MAX;
 	range->budget = PG_INT64_MAX;

@@ -56,14 +56,19 @@ cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
 	return rel;
 }
 
-static void
-cb_flush_fn_check(Relation rel)
+void
+cb_sqlfn_check_primary(const char *function)
 {
 	if (RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("recovery is in progress"),
-				 errhint("cache_batch_flush() cannot be executed during recovery.")));
+				 errhint("%s() cannot be executed during recovery.", function)));
+}
+
+void
+cb_sqlfn_check_owner(Relation rel)
+{
 	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX,
 					   RelationGetRelationName(rel));
@@ -105,8 +110,10 @@ cache_batch_flush(PG_FUNCTION_ARGS)
 	Relation	rel;
 	bool		moved;
 
+	cb_require_preload();
+	cb_sqlfn_check_primary("cache_batch_flush");
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), RowExclusiveLock);
-	cb_flush_fn_check(rel);
+	cb_sqlfn_check_owner(rel);
 	moved = cb_flush_fn_sweep(rel);
 	relation_close(rel, RowExclusiveLock);
 

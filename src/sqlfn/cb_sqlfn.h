@@ -17,4 +17,10 @@
  */
 extern Relation cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode);
 
+/* Raises an error if recovery is in progress; names the function. */
+extern void cb_sqlfn_check_primary(const char *function);
+
+/* Raises an error if the index is not the user's. */
+extern void cb_sqlfn_check_owner(Relation rel);
+
 #endif							/* CB_SQLFN_H */

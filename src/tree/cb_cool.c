@@ -64,10 +64,10 @@ cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
 
 /*
  * The leaf with the last position left of the cut, and its lower bound; NULL:
- * minus infinity.
+ * minus infinity.  *loose: would it take more entries?
  */
 static BlockNumber
-cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low)
+cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low, bool *loose)
 {
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
 	Buffer		buf;
@@ -76,6 +76,7 @@ cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low)
 	descent->want_low = true;
 	buf = cb_tree_descend(kd, cut, BackwardScanDirection, NULL, descent);
 	blkno = BufferGetBlockNumber(buf);
+	*loose = cb_share_is_worth_filling(BufferGetPage(buf));
 	UnlockReleaseBuffer(buf);
 	*low = descent->low;
 	return blkno;
@@ -124,20 +125,23 @@ cb_cool_step(CbCool *cool)
 	const CbKeyDesc *kd = cool->kd;
 	CbCoolRange *range = cool->range;
 	CbCut		low = {.kind = CB_CUT_TUPLE};
-	BlockNumber right = cb_cool_find(kd, &range->at, &low.tuple);
+	bool		loose;
+	BlockNumber right = cb_cool_find(kd, &range->at, &low.tuple, &loose);
 	BlockNumber left;
-	IndexTuple	unused;
+	IndexTuple	left_low;
+	bool		left_loose;
 
 	range->leaf = right;
 	if (low.tuple == NULL || cb_key_compare_cut(kd, &range->lo, low.tuple) <= 0)
 		return false;
 	CB_TEST_POINT("cool-found");
-	left = cb_cool_find(kd, &low, &unused);
+	left = cb_cool_find(kd, &low, &left_low, &left_loose);
 	CB_TEST_POINT("cool-step");
 
 	/* the same: it has got entries of its left neighbour meanwhile */
 	if (left != right &&
-		(range->is_cold == NULL || range->is_cold(kd->rel, left, range->arg)))
+		(range->is_cold == NULL || range->is_cold(kd->rel, left, range->arg)) &&
+		loose)
 	{
 		if (cb_tree_unlink_merged(cool->unlinker, left))
 		{
@@ -145,7 +149,7 @@ cb_cool_step(CbCool *cool)
 			return true;
 		}
 		if (cb_cool_fill(cool, left, right))
-			(void) cb_cool_find(kd, &range->at, &low.tuple);
+			(void) cb_cool_find(kd, &range->at, &low.tuple, &loose);
 	}
 	cb_cool_go_to(range, low.tuple);
 	range->leaf = left;

@@ -373,12 +373,9 @@ cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 
 /* ---------- filling up ---------- */
 
-/* Is there so much room in the right leaf, or so much to pack? */
-static bool
-cb_share_is_worth_filling(const CbShare *share)
+bool
+cb_share_is_worth_filling(Page page)
 {
-	Page		page = BufferGetPage(share->bufs[1]);
-
 	return !CbPageIsPacked(page) ||
 		PageGetExactFreeSpace(page) >= CB_SHARE_RESERVE ||
 		PageGetMaxOffsetNumber(page) - CbPageFirstPlain(page) >= CB_SHARE_FILL_PLAIN;
@@ -439,7 +436,7 @@ cb_share_try_fill(CbShare *share)
 {
 	Relation	rel = share->kd->rel;
 
-	if (!cb_share_is_worth_filling(share))
+	if (!cb_share_is_worth_filling(BufferGetPage(share->bufs[1])))
 		return false;
 	cb_share_collect_both(share, BufferGetPage(share->bufs[0]),
 						  BufferGetPage(share->bufs[1]));

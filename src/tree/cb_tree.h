@@ -193,6 +193,9 @@ extern bool cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 						  IndexTuple *items, int n);
 extern void cb_redo_share(XLogReaderState *record);
 
+/* Has the leaf so much room, or so much to pack?  Its page is locked. */
+extern bool cb_share_is_worth_filling(Page page);
+
 /*
  * Moves as many of a leaf's last entries to its right neighbour as that can
  * take, but for one, as one atomic action.  buf is exclusively locked, its

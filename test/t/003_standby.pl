@@ -37,6 +37,10 @@ my @steps = (
 			"INSERT INTO t SELECT -i, hashint4(-i) & 65535, md5(i::text) FROM generate_series($_ * 50, $_ * 50 + 49) i"
 		} 1 .. 60),
 	'VACUUM again' => 'DELETE FROM t WHERE id % 2 = 0; VACUUM t; INSERT INTO t SELECT i, i, i FROM generate_series(1, 300) i',
+	'leaves that fill up' => join(';', map {
+			"INSERT INTO t SELECT i, hashint4(i) & 65535, md5(i::text) FROM generate_series($_ * 3000, $_ * 3000 + 2999) i; SELECT cache_batch_flush('t_s')"
+		} 10 .. 15),
+	'leaves that go to their neighbours' => "SELECT 1 / cache_batch_cool('t_s'), cache_batch_cool('t_k')",
 	'REINDEX' => 'REINDEX TABLE t');
 
 while (my ($what, $sql) = splice(@steps, 0, 2))
@@ -64,6 +68,12 @@ is($standby->safe_psql('postgres', "$accessed max_age IS NOT NULL AND blocks_wri
 	'replayed writes are not');
 ok($standby->poll_query_until('postgres', "$accessed max_age > 0 AND blocks_read > 0"),
 	'they get older');
+
+foreach my $function ('cache_batch_cool', 'cache_batch_flush')
+{
+	my ($ret, $out, $err) = $standby->psql('postgres', "SELECT $function('t_k')");
+	like($err, qr/recovery is in progress.*HINT:  $function/s, "$function() is refused");
+}
 
 $primary->safe_psql('postgres', 'INSERT INTO t SELECT i, hashint4(i) & 65535, i FROM generate_series(5000, 5100) i');
 $primary->wait_for_catchup($standby);
