@@ -34,6 +34,18 @@ extern void cb_guc_define(void);
 /* raises the error of C1 unless the library was preloaded */
 extern void cb_require_preload(void);
 
+/* who a backend was before cb_owner_begin() */
+typedef struct CbOwnerMark
+{
+	Oid			userid;
+	int			sec_context;
+	int			nestlevel;
+} CbOwnerMark;
+
+/* Runs as the relation's owner until cb_owner_end(), or an error (cb_owner.c). */
+extern void cb_owner_begin(Relation rel, CbOwnerMark *mark);
+extern void cb_owner_end(const CbOwnerMark *mark);
+
 /* raises the error of C11: the index is used from within its own comparisons */
 extern void cb_report_reentry(Relation index) pg_attribute_noreturn();
 

@@ -383,23 +383,17 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 static bool
 cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 {
-	Oid			userid;
-	int			sec_context;
-	int			nest_level;
+	CbOwnerMark mark;
 	bool		more;
 
-	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   sec_context | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
+	cb_owner_begin(rel, &mark);
 	PushActiveSnapshot(GetTransactionSnapshot());
 
 	more = cb_worker_flush_requests(rel, target);
 	cb_cooler_run(rel, target->desc);
 
 	PopActiveSnapshot();
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(userid, sec_context);
+	cb_owner_end(&mark);
 	return more;
 }
 

@@ -20,7 +20,6 @@
 #include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_tree.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_cool);
@@ -85,14 +84,9 @@ static void
 cb_cool_fn_run(Relation rel, CbCoolRange *range)
 {
 	CbKeyDesc	kd;
-	Oid			userid;
-	int			sec_context;
-	int			nestlevel;
+	CbOwnerMark mark;
 
-	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   sec_context | SECURITY_RESTRICTED_OPERATION);
-	nestlevel = NewGUCNestLevel();
+	cb_owner_begin(rel, &mark);
 
 	/* what waits for these leaves would soon make them split again */
 	cb_stage_publish_index(rel);
@@ -100,8 +94,7 @@ cb_cool_fn_run(Relation rel, CbCoolRange *range)
 	cb_key_init(&kd, rel);
 	cb_tree_cool(&kd, range);
 
-	AtEOXact_GUC(false, nestlevel);
-	SetUserIdAndSecContext(userid, sec_context);
+	cb_owner_end(&mark);
 }
 
 /*

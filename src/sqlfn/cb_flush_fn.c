@@ -18,7 +18,6 @@
 #include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_tree.h"
 #include "utils/acl.h"
-#include "utils/guc.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_flush);
@@ -83,22 +82,16 @@ cb_flush_fn_sweep(Relation rel)
 {
 	CbMetaPageData before;
 	CbMetaPageData after;
-	Oid			userid;
-	int			sec_context;
-	int			nestlevel;
+	CbOwnerMark mark;
 
-	GetUserIdAndSecContext(&userid, &sec_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   sec_context | SECURITY_RESTRICTED_OPERATION);
-	nestlevel = NewGUCNestLevel();
+	cb_owner_begin(rel, &mark);
 
 	cb_stage_publish_index(rel);
 	cb_tree_read_meta(rel, NULL, &before);
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
 	cb_tree_read_meta(rel, NULL, &after);
 
-	AtEOXact_GUC(false, nestlevel);
-	SetUserIdAndSecContext(userid, sec_context);
+	cb_owner_end(&mark);
 
 	return after.journal_tail != before.journal_tail;
 }

@@ -47,7 +47,6 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -987,9 +986,7 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	LOCKMODE	lockmode = strict ? ShareLock : AccessShareLock;
 	Relation	heap;
 	Relation	rel;
-	Oid			save_userid;
-	int			save_sec_context;
-	int			save_nestlevel;
+	CbOwnerMark mark;
 
 	cb_require_preload();
 	if (!pg_class_ownercheck(indexoid, GetUserId()))
@@ -997,10 +994,7 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	rel = cb_verify_open(indexoid, lockmode, &heap);
 
 	/* functions of the index run as the table's owner, as when it was built */
-	GetUserIdAndSecContext(&save_userid, &save_sec_context);
-	SetUserIdAndSecContext(heap->rd_rel->relowner,
-						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
-	save_nestlevel = NewGUCNestLevel();
+	cb_owner_begin(heap, &mark);
 
 	if (cb_verify_checkable(rel))
 	{
@@ -1008,8 +1002,7 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 		cb_verify_index(heap, rel, strict, heapallindexed);
 	}
 
-	AtEOXact_GUC(false, save_nestlevel);
-	SetUserIdAndSecContext(save_userid, save_sec_context);
+	cb_owner_end(&mark);
 	index_close(rel, lockmode);
 	table_close(heap, lockmode);
 	PG_RETURN_VOID();

@@ -173,7 +173,6 @@ cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 {
 	CbCool		cool = {.kd = kd,.range = range};
 	IndexBulkDeleteResult stats = {0};
-	CbMetaPageData meta;
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch cool",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -190,8 +189,7 @@ cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 		MemoryContextReset(cxt);
 	}
 	MemoryContextSwitchTo(oldcxt);
-	cb_tree_read_meta(kd->rel, NULL, &meta);
-	cb_tree_unlink_finish(cool.unlinker, meta.journal_tail);
+	cb_tree_unlink_finish(cool.unlinker, 0);	/* it remembers no page */
 	if (range->freed > 0)
 	{
 		IndexFreeSpaceMapVacuum(kd->rel);

@@ -565,7 +565,8 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 						BufferIsValid(pages.right) ? (Page) image.data : NULL);
 		if (BufferIsValid(pages.right))
 			cb_heat_inherit(rel, BufferGetBlockNumber(pages.right), leaf);
-		cb_unlink_remember(unlinker, &plan);
+		else
+			cb_unlink_remember(unlinker, &plan);
 		*more = cb_unlink_only_child(BufferGetPage(pages.parent));
 	}
 	cb_unlink_release(&pages, InvalidBuffer);
