@@ -141,7 +141,8 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT journal_reads bigint,
 	OUT splits bigint,
 	OUT dropped bigint,
-	OUT cooled bigint)
+	OUT cooled bigint,
+	OUT spilled bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_stat_reset() RETURNS void
@@ -225,6 +226,7 @@ SELECT n.nspname AS schemaname,
 	   s.splits,
 	   s.dropped,
 	   s.cooled,
+	   s.spilled,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,

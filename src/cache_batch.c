@@ -22,6 +22,7 @@
 #include "fmgr.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
+#include "range/cb_range.h"
 #include "storage/ipc.h"
 #include "tree/cb_tree.h"
 #include "wal/cb_wal.h"
@@ -71,6 +72,10 @@ cb_register_wal(void)
 	cb_wal_set_redo(XLOG_CB_UNLINK, cb_redo_unlink);
 	cb_wal_set_redo(XLOG_CB_REUSE_PAGE, cb_redo_reuse_page);
 	cb_wal_set_redo(XLOG_CB_LEAF_DELETE, cb_redo_leaf_delete);
+	cb_wal_set_redo(XLOG_CB_RANGE_PAGES, cb_redo_range_pages);
+	cb_wal_set_redo(XLOG_CB_SPILL, cb_redo_spill);
+	cb_wal_set_redo(XLOG_CB_RETIRE, cb_redo_retire);
+	cb_wal_set_redo(XLOG_CB_RUN_FREE, cb_redo_run_free);
 }
 
 static void

@@ -192,6 +192,15 @@ cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
 	return merge->step > 0 ? cmp <= 0 : cmp > 0;
 }
 
+/* Room for the longest entry; what it does not take is given back. */
+static inline CbLeafTuple *
+cb_merge_reserve(CbArena *kept)
+{
+	if (kept->left < sizeof(CbLeafTuple) + CB_SCAN_SLACK)
+		cb_arena_extend(kept, sizeof(CbLeafTuple) + CB_SCAN_SLACK);
+	return (CbLeafTuple *) kept->at;
+}
+
 /*
  * Entry i of the leaf's base, which lives as long as the window; NULL: the
  * base is damaged.
@@ -200,15 +209,43 @@ static IndexTuple
 cb_merge_read_base(CbWindow *window, int i)
 {
 	CbArena    *kept = &window->kept;
+	CbLeafTuple *room = cb_merge_reserve(kept);
 	IndexTuple	itup;
 
-	/* room for the longest, of which the rest is given back */
-	if (kept->left < sizeof(CbLeafTuple) + CB_SCAN_SLACK)
-		cb_arena_extend(kept, sizeof(CbLeafTuple) + CB_SCAN_SLACK);
-	itup = cb_leaf_read(&window->reader, i, (CbLeafTuple *) kept->at);
+	itup = cb_leaf_read(&window->reader, i, room);
 	if (itup != NULL)
 		(void) cb_arena_alloc(kept, IndexTupleSize(itup));
 	return itup;
+}
+
+/*
+ * Sets the head of a source that is a run of a range buffer, from cur or from
+ * the next page on; it lives as long as the window.  False: it is used up.
+ */
+static bool
+cb_merge_settle_spilled(IndexScanDesc scan, CbMerge *merge, CbSource *source)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbRunCursor *cursor = source->cursor;
+	CbArena    *kept = &so->cur->kept;
+	CbLeafTuple *room = cb_merge_reserve(kept);
+	IndexTuple	itup;
+
+	if (source->cur == source->end)
+	{
+		if (!cb_run_turn(scan->indexRelation, cursor,
+						 (ScanDirection) merge->step))
+			return false;
+		source->cur = merge->step > 0 ? 0 : cursor->nentries - 1;
+		source->end = merge->step > 0 ? cursor->nentries : -1;
+	}
+	itup = cb_run_entry(scan->indexRelation, cursor, source->cur, room);
+	if (itup != &room->tuple)
+		memcpy(room, itup, IndexTupleSize(itup));
+	(void) cb_arena_alloc(kept, IndexTupleSize(itup));
+	source->head = &room->tuple;
+	source->head_dead = false;
+	return cb_merge_is_inside(so, merge, source->head);
 }
 
 /*
@@ -248,6 +285,8 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
+	if (source->kind == CB_SOURCE_SPILLED)
+		return cb_merge_settle_spilled(scan, merge, source);
 	for (; source->cur != source->end; source->cur += merge->step)
 	{
 		if (source->kind == CB_SOURCE_CHUNK)

@@ -15,14 +15,15 @@ typedef enum CbSourceKind
 	CB_SOURCE_BASE,
 	CB_SOURCE_LEAF,
 	CB_SOURCE_RUN,
-	CB_SOURCE_CHUNK
+	CB_SOURCE_CHUNK,
+	CB_SOURCE_SPILLED
 } CbSourceKind;
 
 /*
  * One sorted input of the merge.  cur is the place of head: an ordinal of the
- * leaf's base, an offset of the leaf, or an index of the run's entries
- * or of the chunk's order.  It moves by the merge's step and is used up at
- * end.
+ * leaf's base, an offset of the leaf, or an index of the run's entries, of the
+ * chunk's order, or of those on a range buffer's page.  It moves by the merge's
+ * step and is used up at end.
  */
 typedef struct CbSource
 {
@@ -31,6 +32,7 @@ typedef struct CbSource
 	int			run_no;			/* index in CbUpper */
 	const CbChunk *chunk;
 	CbChunkRange range;			/* places of the chunk's entries */
+	CbRunCursor *cursor;		/* of a range buffer's run */
 	int			first;
 	int			cur;
 	int			end;
@@ -40,7 +42,8 @@ typedef struct CbSource
 
 #define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
 
-#define CB_MERGE_MAX	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + 2)
+#define CB_MERGE_MAX \
+	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + CB_RANGE_MAX_RUNS + 2)
 
 typedef struct CbMerge
 {

@@ -25,16 +25,28 @@
 static relopt_kind cb_relopt_kind;
 
 static void
-cb_options_check_threshold(const char *value)
+cb_options_check_threshold(const char *option, const char *value)
 {
 	int64		unused;
 
 	if (value != NULL && !cb_guc_parse_threshold(value, &unused))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for option \"cold_threshold\": \"%s\"",
-						value),
+				 errmsg("invalid value for option \"%s\": \"%s\"",
+						option, value),
 				 errhint("It is \"off\", a size such as 64MB, or a percentage of shared_buffers such as 25%%.")));
+}
+
+static void
+cb_options_check_cold(const char *value)
+{
+	cb_options_check_threshold("cold_threshold", value);
+}
+
+static void
+cb_options_check_spill(const char *value)
+{
+	cb_options_check_threshold("spill_threshold", value);
 }
 
 /*
@@ -61,7 +73,11 @@ cb_options_init(void)
 					   true, ShareUpdateExclusiveLock);
 	add_string_reloption(cb_relopt_kind, "cold_threshold",
 						 "Size of the index beyond which workers pack its coldest leaves densely",
-						 NULL, cb_options_check_threshold,
+						 NULL, cb_options_check_cold,
+						 ShareUpdateExclusiveLock);
+	add_string_reloption(cb_relopt_kind, "spill_threshold",
+						 "Size of the index beyond which flushed buckets may become range buffers",
+						 NULL, cb_options_check_spill,
 						 ShareUpdateExclusiveLock);
 }
 
@@ -76,6 +92,8 @@ cb_am_options(Datum reloptions, bool validate)
 		{"pack_leaves", RELOPT_TYPE_BOOL, offsetof(CbOptions, pack_leaves)},
 		{"cold_threshold", RELOPT_TYPE_STRING,
 		offsetof(CbOptions, cold_threshold)},
+		{"spill_threshold", RELOPT_TYPE_STRING,
+		offsetof(CbOptions, spill_threshold)},
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate, cb_relopt_kind,

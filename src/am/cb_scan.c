@@ -91,7 +91,10 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 
 	cb_scan_drop_windows(scan);
 	if (!cb_window_upper_is_current(so, scan->xs_snapshot))
+	{
 		cb_window_release_upper(so);
+		cb_window_forget_ranges(so);
+	}
 	if (so->fetch != NULL)
 		table_index_fetch_reset(so->fetch);
 

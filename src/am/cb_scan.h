@@ -20,6 +20,7 @@
 #include "base/cb_arena.h"
 #include "bucket/cb_bucket.h"
 #include "page/cb_leaf.h"
+#include "range/cb_range.h"
 
 /* a window takes this many entries of upper levels at most */
 #define CB_WINDOW_UPPER_MAX		1024
@@ -103,6 +104,17 @@ typedef struct CbScanGroup
 	CbLeafHint	hints[CB_SCAN_GROUP_MAX];
 } CbScanGroup;
 
+/* what the scan has seen of the index's range buffers */
+typedef struct CbScanRanges
+{
+	MemoryContext cxt;			/* of the bounds in state */
+	bool		known;			/* is there something in state? */
+	CbRangeState state;			/* of the range page last read */
+	int			nwanted;		/* runs that this window has to read, ... */
+	int			wanted[CB_RANGE_MAX_RUNS];	/* ... by number in state */
+	CbRunCursor *cursors[CB_RANGE_MAX_RUNS];	/* of state's runs, or NULL */
+} CbScanRanges;
+
 typedef struct CbScanOpaqueData
 {
 	/*
@@ -125,6 +137,8 @@ typedef struct CbScanOpaqueData
 	uint64		upper_completions;
 
 	CbBucketView view;			/* while a window is read */
+	CbScanRanges *ranges;		/* NULL: not needed yet */
+	bool		in_range;		/* the window has a range in ranges */
 	CbPlace		pos;			/* where the next window starts */
 	bool		starting;		/* it has had no window yet */
 	CbWindow   *cur;
@@ -162,6 +176,11 @@ extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,
 									 const char *detail) pg_attribute_noreturn();
 extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
+
+/* cb_window_range.c */
+extern BlockNumber cb_window_range_root(CbScanOpaque so);
+extern void cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir);
+extern void cb_window_forget_ranges(CbScanOpaque so);
 
 /* cb_kill.c */
 extern void cb_kill_items(IndexScanDesc scan);

@@ -9,7 +9,9 @@
  * head when the drain begins; the drain waits for a sweep in progress, which
  * may have read the journal before us and apply such an entry later.  Sweeps
  * that begin after the drain find only entries above that head, and none of
- * them has a TID that the callback calls dead.
+ * them has a TID that the callback calls dead.  Range buffers are merged after
+ * the drain: those that are listed later got their entries from buckets that
+ * hold none from below that head.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,6 +45,10 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	cb_vacuum_drain(info);
+#ifndef CB_MUTATE_I4_RUNS
+	(void) cb_flush_ranges(info->index);
+#endif
+	CB_TEST_POINT("vacuum-merged");
 #ifdef CB_MUTATE_B5_SWEEPLOCK
 	LockPage(info->index, 1, ExclusiveLock);
 #endif

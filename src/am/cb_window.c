@@ -54,6 +54,8 @@ static void cb_window_open_chunks(CbScanOpaque so, CbMerge *merge,
 static void cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir);
 static void cb_window_open_runs(CbScanOpaque so, CbMerge *merge,
 								CbPlace *near, CbPlace *far);
+static void cb_window_open_ranges(CbScanOpaque so, CbMerge *merge,
+								  CbPlace *near, CbPlace *far);
 
 /*
  * Uppermost first.  What the buckets hold and what the journal holds from
@@ -62,6 +64,7 @@ static void cb_window_open_runs(CbScanOpaque so, CbMerge *merge,
 static const CbUpperLevel cb_window_levels[] = {
 	{cb_window_pin_bucket, cb_window_open_chunks},
 	{cb_window_copy_journal, cb_window_open_runs},
+	{cb_window_copy_ranges, cb_window_open_ranges},
 };
 
 void
@@ -193,7 +196,8 @@ cb_window_set_hash(CbScanOpaque so)
 	CbBucketView *view = &so->view;
 
 	view->has_hash = false;
-	if (cb_desc_find(so->kd.rel) == NULL ||
+	if ((cb_desc_find(so->kd.rel) == NULL &&
+		 cb_rel_cache(so->kd.rel)->range_root == 0) ||
 		so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
 		key->sk_strategy != BTEqualStrategyNumber ||
 		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
@@ -248,16 +252,10 @@ cb_window_open_chunks(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	}
 }
 
-/*
- * Ends the window where the bucket's range ends, if that is nearer than the
- * leaf's bound; returns whether it is.  Bounds of buckets were bounds of leaves
- * once, so it seldom is: where a leaf has taken over its left neighbour's
- * range, or a part of it.
- */
+/* Ends the window at a bound, if that is nearer than far; returns whether it is. */
 static bool
-cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
+cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
 {
-	IndexTuple	bound = forward ? so->view.hi : so->view.lo;
 	int			cmp;
 
 	if (bound == NULL)
@@ -267,6 +265,28 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 		return false;
 	cb_place_set_tuple(so, far, bound, false);
 	return true;
+}
+
+/*
+ * Ends the window where the bucket's range ends, or the range buffer's, if that
+ * is nearer than the leaf's bound; returns whether it is.  These were bounds of
+ * leaves once, so they seldom are: where a leaf has taken over its left
+ * neighbour's range, or a part of it.
+ */
+static bool
+cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
+{
+	bool		clipped;
+
+	clipped = cb_window_clip_at(so, far, forward,
+								forward ? so->view.hi : so->view.lo);
+#ifndef CB_MUTATE_A5_RANGECLIP
+	if (so->in_range)
+		clipped |= cb_window_clip_at(so, far, forward,
+									 forward ? so->ranges->state.high :
+									 so->ranges->state.low);
+#endif
+	return clipped;
 }
 
 /* ---------- the journal as an upper level ---------- */
@@ -384,6 +404,28 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		source->run_no = i;
 		source->cur = merge->step > 0 ? start : start - 1;
 		source->end = merge->step > 0 ? end : end - 1;
+	}
+}
+
+/* ---------- range buffers as an upper level ---------- */
+
+/* Adds the runs that may have entries beyond the near cut. */
+static void
+cb_window_open_ranges(CbScanOpaque so, CbMerge *merge, CbPlace *near,
+					  CbPlace *far)
+{
+	CbScanRanges *ranges = so->ranges;
+
+	for (int i = 0; so->in_range && i < ranges->nwanted; i++)
+	{
+		CbSource   *source = &merge->sources[merge->nsources++];
+		CbRunCursor *cursor = ranges->cursors[ranges->wanted[i]];
+
+		source->kind = CB_SOURCE_SPILLED;
+		source->cursor = cursor;
+		source->cur = cb_run_seek(&so->kd, cursor, &near->cut,
+								  (ScanDirection) merge->step);
+		source->end = merge->step > 0 ? cursor->nentries : -1;
 	}
 }
 
@@ -668,6 +710,7 @@ cb_window_has(const CbWindow *window, const CbSource *source)
 	return !CbSourceIsUpper(source);
 #endif
 	return source->kind == CB_SOURCE_BASE ||
+		source->kind == CB_SOURCE_SPILLED ||
 		(source->kind == CB_SOURCE_LEAF && window->copied);
 }
 
@@ -770,7 +813,8 @@ static inline bool
 cb_window_is_short(CbScanOpaque so, ScanDirection dir)
 {
 	return so->starting && ScanDirectionIsForward(dir) &&
-		so->view.nchunks == 0 && so->upper->nruns == 0;
+		so->view.nchunks == 0 && so->upper->nruns == 0 &&
+		(!so->in_range || so->ranges->nwanted == 0);
 }
 
 /*

@@ -26,6 +26,8 @@ extern int	cb_heat_size;		/* kB; -1: by shared_buffers, 0: no heat */
 extern int	cb_heat_epoch;		/* s */
 extern char *cb_cold_threshold;
 extern int	cb_cold_rate;
+extern char *cb_spill_threshold;
+extern int	cb_spill_target;	/* entries a leaf */
 
 extern bool cb_preloaded;		/* set by _PG_init */
 
@@ -58,6 +60,7 @@ typedef struct CbOptions
 	bool		buffered;
 	bool		pack_leaves;
 	int			cold_threshold;	/* offset of the string; 0: as the setting says */
+	int			spill_threshold;	/* the same */
 } CbOptions;
 
 #define CB_MIN_FILLFACTOR		10
@@ -76,6 +79,9 @@ extern bool cb_guc_parse_threshold(const char *value, int64 *kilobytes);
 
 /* Kilobytes of an index beyond which its coldest leaves are packed. */
 extern int64 cb_guc_cold_threshold(Relation index);
+
+/* Kilobytes of an index beyond which buckets are flushed to range buffers. */
+extern int64 cb_guc_spill_threshold(Relation index);
 
 #define CbPacksLeaves(rel) \
 	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->pack_leaves : true)
@@ -103,6 +109,7 @@ typedef enum CbCounter
 	CB_STAT_SPLITS,
 	CB_STAT_DROPPED,			/* dead entries dropped by applies */
 	CB_STAT_COOLED,				/* leaves freed by packing cold ranges */
+	CB_STAT_SPILLED,			/* entries flushed to range buffers */
 	CB_NUM_COUNTERS
 } CbCounter;
 

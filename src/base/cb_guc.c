@@ -19,6 +19,8 @@ int			cb_heat_size = -1;
 int			cb_heat_epoch = 60;
 char	   *cb_cold_threshold;
 int			cb_cold_rate;
+char	   *cb_spill_threshold;
+int			cb_spill_target = 32;
 bool		cb_preloaded = false;
 
 /*
@@ -52,7 +54,7 @@ cb_guc_parse_threshold(const char *value, int64 *kilobytes)
 }
 
 static bool
-cb_guc_check_cold_threshold(char **newval, void **extra, GucSource source)
+cb_guc_check_threshold(char **newval, void **extra, GucSource source)
 {
 	int64		unused;
 
@@ -62,16 +64,33 @@ cb_guc_check_cold_threshold(char **newval, void **extra, GucSource source)
 	return false;
 }
 
+/* As the index's option says, if it is set, else the setting. */
+static int64
+cb_guc_threshold(Relation index, int offset, const char *value)
+{
+	int64		kilobytes;
+
+	if (offset != 0)
+		value = (const char *) index->rd_options + offset;
+	return cb_guc_parse_threshold(value, &kilobytes) ? kilobytes : CB_THRESHOLD_OFF;
+}
+
 int64
 cb_guc_cold_threshold(Relation index)
 {
 	const CbOptions *options = (const CbOptions *) index->rd_options;
-	const char *value = cb_cold_threshold;
-	int64		kilobytes;
 
-	if (options != NULL && options->cold_threshold != 0)
-		value = (const char *) options + options->cold_threshold;
-	return cb_guc_parse_threshold(value, &kilobytes) ? kilobytes : CB_THRESHOLD_OFF;
+	return cb_guc_threshold(index, options ? options->cold_threshold : 0,
+							cb_cold_threshold);
+}
+
+int64
+cb_guc_spill_threshold(Relation index)
+{
+	const CbOptions *options = (const CbOptions *) index->rd_options;
+
+	return cb_guc_threshold(index, options ? options->spill_threshold : 0,
+							cb_spill_threshold);
 }
 
 /*
@@ -150,13 +169,28 @@ cb_guc_define(void)
 							   &cb_cold_threshold,
 							   "off",
 							   PGC_SIGHUP, 0,
-							   cb_guc_check_cold_threshold, NULL, NULL);
+							   cb_guc_check_threshold, NULL, NULL);
 
 	DefineCustomIntVariable("cache_batch.cold_rate",
 							"Leaves of an index that workers look at in a second, to pack cold ones.",
 							NULL,
 							&cb_cold_rate,
 							200, 1, 1000000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("cache_batch.spill_threshold",
+							   "Size of an index beyond which flushed buckets may become range buffers.",
+							   "A size, or a percentage of shared_buffers.  off: they go to the leaves.",
+							   &cb_spill_threshold,
+							   "10%",
+							   PGC_SIGHUP, 0,
+							   cb_guc_check_threshold, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.spill_target",
+							"Entries that a range buffer collects for each leaf before they are applied.",
+							NULL,
+							&cb_spill_target,
+							32, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	cb_guc_define_startup();

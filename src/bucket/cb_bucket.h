@@ -104,6 +104,12 @@ typedef struct CbDesc
 	cb_atomic32 nunchanged;		/* that are new versions; hints */
 	cb_atomic32 npaused;		/* flushes that do not ask the table; a hint */
 
+	/*
+	 * May entries be in range buffers?  Set before they leave their chunks;
+	 * stays set for as long as the descriptor is this index's.
+	 */
+	cb_atomic32 has_ranges;
+
 	/* packing of cold leaves, by flush/cb_cooler.c */
 	cb_atomic64 cool_at;		/* when to go on with it; 0: not wanted */
 	TimestampTz cooled_at;		/* when it was last at work; a hint */
@@ -286,6 +292,7 @@ typedef struct CbBucketView
 	uint64		attach_id;		/* 0: the index has no buckets */
 	CbPos		from;			/* entries below are in journal or tree */
 	bool		swept;			/* ... in the tree, in fact */
+	bool		has_ranges;		/* entries may be in range buffers */
 	IndexTuple	lo;				/* the bucket's range, NULL: infinite */
 	IndexTuple	hi;
 	CbDesc	   *desc;

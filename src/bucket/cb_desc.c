@@ -447,6 +447,7 @@ cb_desc_make(Relation rel)
 				memcpy(desc->build_id, build_id, CB_BUILD_ID_LEN);
 				desc->indexoid = RelationGetRelid(rel);
 				desc->used_at = now;
+				cb_store_relaxed(&desc->has_ranges, 0);
 				desc->state = CB_DESC_EMPTY;
 
 				/* before the lane is taken to attach: see above */
@@ -468,6 +469,7 @@ typedef struct CbAttach
 	Relation	rel;
 	CbDesc	   *desc;
 	CbPos		tail;
+	bool		has_ranges;
 	uint64		journal_limit;
 	TimestampTz now;
 	int			nfences;
@@ -532,6 +534,8 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&desc->nrecent, 0);
 	cb_store_relaxed(&desc->nunchanged, 0);
 	cb_store_relaxed(&desc->npaused, 0);
+	if (attach->has_ranges)
+		cb_store_relaxed(&desc->has_ranges, 1);
 	cb_store_relaxed(&desc->cool_at, 0);
 	desc->cooled_at = attach->now;
 	desc->cool_leaf = 0;
@@ -621,6 +625,7 @@ cb_desc_attach(const CbKeyDesc *kd)
 		attach.now = GetCurrentTimestamp();
 		cb_tree_read_meta(rel, NULL, &meta);
 		attach.tail = meta.journal_tail;
+		attach.has_ranges = meta.range_root != 0;
 		attach.fences = cb_tree_sample_separators(kd, cb_attach_count_buckets() - 1,
 												  CB_BUCKET_FENCE_SIZE,
 												  &attach.nfences);

@@ -94,6 +94,8 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	view->swept = cb_load_acquire(&desc->tail) >= desc->from;
 	view->bucket = &cb_pool_buckets[desc->buckets[i]];
 	cb_view_pin_chunks(view);
+	/* after the list of chunks was read: set before one leaves it */
+	view->has_ranges = cb_load_acquire(&desc->has_ranges) != 0;
 	LWLockRelease(&desc->lock);
 
 	view->lo = cb_route_fence(router, i);
@@ -107,6 +109,7 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 {
 	view->mark = cb_slot_mark();
 	view->attach_id = 0;
+	view->has_ranges = false;
 	view->nchunks = 0;
 	view->lo = view->hi = NULL;
 	view->desc = cb_desc_find(kd->rel);

@@ -20,6 +20,7 @@
 #include "flush/cb_flush.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
+#include "range/cb_range.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
@@ -47,6 +48,7 @@ typedef struct CbFlush
 	CbPoolChunk *chunks[CB_BUCKET_MAX_CHUNKS];
 	int			n;
 	CbSortEntry *entries;
+	int64		nspilled;		/* entries that went to range buffers */
 	CbApplyStats stats;
 } CbFlush;
 
@@ -57,6 +59,7 @@ cb_flush_count(const CbFlush *flush)
 
 	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + flush->cause, 1);
 	cb_stat_add(rel, CB_STAT_FLUSHED, flush->n);
+	cb_stat_add(rel, CB_STAT_SPILLED, flush->nspilled);
 	cb_tree_count_applied(rel, &flush->stats);
 	cb_worker_count_entries(flush->n);
 }
@@ -107,6 +110,31 @@ cb_flush_adapt(CbFlush *flush, uint32 bucket)
 		(void) cb_layout_merge(flush->desc, flush->attach_id, bucket);
 }
 
+/*
+ * May the entries become range buffers?  Whoever waits for a flush wants them
+ * in the tree; a backend that helps itself to room does not merge ranges.
+ */
+static CbSpillMode
+cb_flush_spill_mode(const CbFlush *flush)
+{
+	if (flush->cause == CB_FLUSH_VACUUM || flush->cause == CB_FLUSH_REQUEST ||
+		!cb_range_is_wanted(flush->rel))
+		return CB_SPILL_NEVER;
+	return flush->cause == CB_FLUSH_HELP ? CB_SPILL_ONLY : CB_SPILL_OR_MERGE;
+}
+
+/* Moves the entries down.  Others know of ranges before chunks are retired. */
+static void
+cb_flush_move(CbFlush *flush)
+{
+	flush->nspilled = cb_range_apply(&flush->kd, flush->entries, flush->n,
+									 cb_flush_spill_mode(flush), &flush->stats);
+#ifndef CB_MUTATE_I1_RANGEFLAG
+	if (flush->nspilled > 0)
+		cb_store_release(&flush->desc->has_ranges, 1);
+#endif
+}
+
 /* The chunks are owned.  Comparisons run; an error leaves them as they are. */
 static void
 cb_flush_apply(CbFlush *flush, uint32 bucket)
@@ -121,7 +149,7 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 #endif
 	CB_TEST_POINT("flush-sealed");
 	cb_key_sort(&flush->kd, flush->entries, flush->n);
-	cb_tree_apply(&flush->kd, flush->entries, flush->n, &flush->stats);
+	cb_flush_move(flush);
 	CB_TEST_POINT("flush-applied");
 	cb_churn_end(&flush->kd);
 	cb_flush_adapt(flush, bucket);
@@ -350,6 +378,24 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 			return;
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+bool
+cb_flush_ranges(Relation rel)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch ranges",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	CbApplyStats stats = {0};
+	CbKeyDesc	kd;
+
+	cb_key_init(&kd, rel);
+	cb_range_merge_all(&kd, &stats);
+	cb_tree_count_applied(rel, &stats);
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+	return stats.entries > 0;
 }
 
 /* ---------- after a publication ---------- */

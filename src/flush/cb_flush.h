@@ -78,6 +78,12 @@ extern bool cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id);
  */
 extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 
+/*
+ * Merges the range buffers that the index has into its tree, and waits for
+ * others who are at it.  Returns whether there were entries in them.
+ */
+extern bool cb_flush_ranges(Relation rel);
+
 /* Has a publication made flushes due? */
 extern bool cb_flush_is_due(const CbPublishResult *result);
 

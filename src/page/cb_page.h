@@ -28,10 +28,10 @@
 
 /*
  * Version of the on-disk format, in the metapage and in every page.  Version
- * 2 has packed leaves; pages and indexes of version 1 are read as they are,
- * and get the new one page by page as they are written anew.
+ * 2 has packed leaves, version 3 range buffers; earlier pages and indexes are
+ * read as they are, and get the new one page by page as they are written anew.
  */
-#define CB_FORMAT_VERSION	2
+#define CB_FORMAT_VERSION	3
 #define CB_FORMAT_OLDEST	1
 
 #define CB_META_MAGIC		0xCBA7C401
@@ -65,6 +65,8 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_EMPTY				(1 << 8)	/* leaf that has lost all its entries */
 #define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has dead items */
 #define CBP_PACKED				(1 << 10)	/* leaf whose first item is a base */
+#define CBP_RANGE				(1 << 11)	/* lists runs: see cb_range_page.h */
+#define CBP_RUN					(1 << 12)	/* of a run */
 
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
@@ -111,7 +113,7 @@ typedef enum CbLevelKind
 {
 	CB_LEVEL_NONE = 0,
 	CB_LEVEL_JOURNAL = 1,
-	CB_LEVEL_RUNS = 2,			/* reserved: range buffers */
+	CB_LEVEL_RUNS = 2,			/* range buffers, once there are any */
 	CB_LEVEL_TREE = 3
 } CbLevelKind;
 
@@ -139,6 +141,8 @@ typedef struct CbMetaPageData
 									 * page yet */
 	uint32		nlevels;
 	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
+	BlockNumber range_root;		/* the router of the range pages; 0: none.
+								 * Versions 1 and 2 have zeros here */
 } CbMetaPageData;
 
 #define CbPageGetMeta(page) ((CbMetaPageData *) PageGetContents(page))

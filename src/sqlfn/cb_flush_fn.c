@@ -75,7 +75,8 @@ cb_sqlfn_check_owner(Relation rel)
 
 /*
  * Runs the sweep as the index's owner, since it calls comparison functions.
- * Returns whether the journal's tail moved meanwhile.
+ * Returns whether the journal's tail moved meanwhile, or range buffers had
+ * entries.
  */
 static bool
 cb_flush_fn_sweep(Relation rel)
@@ -83,17 +84,19 @@ cb_flush_fn_sweep(Relation rel)
 	CbMetaPageData before;
 	CbMetaPageData after;
 	CbOwnerMark mark;
+	bool		merged;
 
 	cb_owner_begin(rel, &mark);
 
 	cb_stage_publish_index(rel);
 	cb_tree_read_meta(rel, NULL, &before);
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
+	merged = cb_flush_ranges(rel);
 	cb_tree_read_meta(rel, NULL, &after);
 
 	cb_owner_end(&mark);
 
-	return after.journal_tail != before.journal_tail;
+	return merged || after.journal_tail != before.journal_tail;
 }
 
 /* cache_batch_flush(index regclass) returns boolean */

@@ -142,3 +142,78 @@ cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup)
 	UnlockReleaseBuffer(buf);
 	return result;
 }
+
+/* Its lower bound, palloc'd; NULL if it is infinite. */
+IndexTuple
+cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup)
+{
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
+	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	IndexTuple	result;
+
+	descent->want_low = true;
+	UnlockReleaseBuffer(cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+										descent));
+	result = descent->low;
+	pfree(descent);
+	return result;
+}
+
+/* The downlinks of a level-1 page left of the bound, from off on. */
+static int64
+cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
+						  IndexTuple high, bool *end)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = high};
+
+	*end = CbPageIsRightmost(page);
+	if (high == NULL ||
+		(!CbPageIsRightmost(page) &&
+		 cb_key_compare(kd, CbPageGetHighKey(page), high) < 0))
+		return max - off + 1;
+	*end = true;
+	return cb_tree_search_page(kd, &cut, page, BackwardScanDirection) - off + 1;
+}
+
+/*
+ * How many leaves there are between two bounds, which may be entries; NULL:
+ * minus infinity, or infinity.  Stops counting past max.  About: pages split
+ * meanwhile.
+ */
+int64
+cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
+					 int64 max)
+{
+	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
+	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	Page		page = (Page) descent->parent.data;
+	bool		end = true;
+	int64		n = 1;
+
+	descent->want_parent = true;
+	UnlockReleaseBuffer(cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+										descent));
+	if (descent->parent_valid)
+		n = cb_sample_count_downlinks(kd, page,
+									  cb_tree_search_page(kd, &cut, page,
+														  ForwardScanDirection),
+									  high, &end);
+	while (!end && n <= max)
+	{
+		BlockNumber next = CbPageGetOpaque(page)->next;
+		Buffer		buf = ReadBuffer(kd->rel, next);
+
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		cb_page_check(kd->rel, next, BufferGetPage(buf));
+		memcpy(page, BufferGetPage(buf), BLCKSZ);
+		UnlockReleaseBuffer(buf);
+		if (CbPageIsGone(page))
+			continue;
+		n += cb_sample_count_downlinks(kd, page, CbPageFirstItem(page), high,
+									   &end);
+		CHECK_FOR_INTERRUPTS();
+	}
+	pfree(descent);
+	return Max(n, 1);
+}

@@ -84,6 +84,7 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	cache->root = meta->root;
 	cache->root_level = meta->root_level;
 	cache->journal_tail = meta->journal_tail;
+	cache->range_root = meta->range_root;
 	memcpy(cache->build_id, meta->build_id, CB_BUILD_ID_LEN);
 	cache->build_known = true;
 }

@@ -68,8 +68,9 @@ typedef struct CbRelCache
 	BlockNumber journal_block;	/* last journal page seen; Invalid: unknown */
 	uint64		journal_seq;
 	CbPos		journal_tail;	/* a tail that was seen; it only grows */
-	bool		build_known;	/* is build_id set? */
+	bool		build_known;	/* are build_id and range_root set? */
 	uint8		build_id[CB_BUILD_ID_LEN];
+	BlockNumber range_root;		/* 0: there was none */
 	uint64		desc_gen;		/* the bucket layer's: when it looked, ... */
 	struct CbDesc *desc;		/* ... and what it found */
 	int64		attach_at;		/* when it tried to attach, if in vain */
@@ -119,6 +120,9 @@ extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
 extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,
 											 Size max_size, int *n);
 extern IndexTuple cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup);
+extern IndexTuple cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup);
+extern int64 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low,
+								  IndexTuple high, int64 max);
 
 /* cb_alloc.c */
 extern Buffer cb_tree_alloc_page(Relation rel);

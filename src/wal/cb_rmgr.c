@@ -111,6 +111,31 @@ cb_rmgr_desc_leaf(StringInfo buf, uint8 info, char *rec)
 	}
 }
 
+/* Runs and the pages that list them. */
+static void
+cb_rmgr_desc_range(StringInfo buf, uint8 info, char *rec)
+{
+	if (info == XLOG_CB_SPILL)
+		appendStringInfo(buf, "npages %u", ((xl_cb_spill *) rec)->npages);
+	else if (info == XLOG_CB_RETIRE)
+	{
+		xl_cb_retire *xlrec = (xl_cb_retire *) rec;
+
+		appendStringInfo(buf, "nitems %u, safexid %u:%u", xlrec->nitems,
+						 EpochFromFullTransactionId(xlrec->safexid),
+						 XidFromFullTransactionId(xlrec->safexid));
+	}
+	else if (info == XLOG_CB_RUN_FREE)
+	{
+		xl_cb_run_free *xlrec = (xl_cb_run_free *) rec;
+
+		appendStringInfo(buf, "offset %u, npages %u, safexid %u:%u",
+						 xlrec->offset, xlrec->npages,
+						 EpochFromFullTransactionId(xlrec->safexid),
+						 XidFromFullTransactionId(xlrec->safexid));
+	}
+}
+
 static void
 cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 {
@@ -140,6 +165,7 @@ cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 	}
 	cb_rmgr_desc_space(buf, info, rec);
 	cb_rmgr_desc_leaf(buf, info, rec);
+	cb_rmgr_desc_range(buf, info, rec);
 }
 
 static const char *
@@ -171,6 +197,14 @@ cb_rmgr_identify(uint8 info)
 			return "REUSE_PAGE";
 		case XLOG_CB_LEAF_DELETE:
 			return "LEAF_DELETE";
+		case XLOG_CB_RANGE_PAGES:
+			return "RANGE_PAGES";
+		case XLOG_CB_SPILL:
+			return "SPILL";
+		case XLOG_CB_RETIRE:
+			return "RETIRE";
+		case XLOG_CB_RUN_FREE:
+			return "RUN_FREE";
 	}
 	return NULL;
 }

@@ -40,7 +40,11 @@
 #define XLOG_CB_UNLINK				0x90
 #define XLOG_CB_REUSE_PAGE			0xA0
 #define XLOG_CB_LEAF_DELETE			0xB0
-#define CB_NUM_WAL_ACTIONS			12
+#define XLOG_CB_RANGE_PAGES			0xC0
+#define XLOG_CB_SPILL				0xD0
+#define XLOG_CB_RETIRE				0xE0
+#define XLOG_CB_RUN_FREE			0xF0
+#define CB_NUM_WAL_ACTIONS			16
 
 /*
  * Append to the journal.
@@ -223,6 +227,56 @@ typedef struct xl_cb_reuse_page
 } xl_cb_reuse_page;
 
 #define SizeOfCbReusePage (offsetof(xl_cb_reuse_page, block) + sizeof(BlockNumber))
+
+/*
+ * Make the index's first range page and their router, or split a range page.
+ * No data: all blocks are there in full.
+ *
+ * blocks 0 ... 2: the metapage, the router, the range page; or the range page,
+ * the new one to its right, the router.
+ */
+
+/*
+ * Write a run and list it.
+ *
+ * block 0: the range page; its data: the run's CbRunItem.
+ * blocks 1 ... npages: the run's pages, in full.
+ */
+typedef struct xl_cb_spill
+{
+	uint16		npages;
+} xl_cb_spill;
+
+#define SizeOfCbSpill (offsetof(xl_cb_spill, npages) + sizeof(uint16))
+
+/*
+ * The entries of some runs are in the leaves.
+ *
+ * block 0: the range page; its data: the offsets of their items.
+ */
+typedef struct xl_cb_retire
+{
+	FullTransactionId safexid;
+	uint16		nitems;
+} xl_cb_retire;
+
+#define SizeOfCbRetire (offsetof(xl_cb_retire, nitems) + sizeof(uint16))
+
+/*
+ * Give up the pages of a run that nobody can be reading any more.  Standbys
+ * end the queries that could be first.
+ *
+ * block 0: the range page, which loses the item.
+ * blocks 1 ... npages: the run's pages, initialised as deleted ones.
+ */
+typedef struct xl_cb_run_free
+{
+	FullTransactionId safexid;
+	OffsetNumber offset;
+	uint16		npages;
+} xl_cb_run_free;
+
+#define SizeOfCbRunFree (offsetof(xl_cb_run_free, npages) + sizeof(uint16))
 
 typedef void (*CbRedoFunction) (XLogReaderState *record);
 

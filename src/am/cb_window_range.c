@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_window_range.c
+ *	  Range buffers as an upper level of a scan's windows.
+ *
+ * For each window the range page is looked at, after the buckets and before
+ * the leaf: the runs that it lists are read later, as nobody gives up their
+ * pages while a snapshot from before their retirement is held (cb_range.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_scan.h"
+#include "utils/memutils.h"
+
+/*
+ * The router's block; 0: there are no entries in range buffers that the scan
+ * does not find elsewhere.
+ *
+ * With buckets, the window's view tells whether there are any.  Without, the
+ * metapage did when the journal's tail was read: what lies above that tail is
+ * in the scan's copy of the journal.
+ */
+BlockNumber
+cb_window_range_root(CbScanOpaque so)
+{
+	CbRelCache *cache = cb_rel_cache(so->kd.rel);
+	bool		attached = so->view.attach_id != 0;
+
+	if (attached && !so->view.has_ranges)
+		return 0;
+	if (!cache->build_known || (attached && cache->range_root == 0))
+	{
+		CbMetaPageData meta;
+
+		cb_tree_read_meta(so->kd.rel, NULL, &meta);
+		return meta.range_root;
+	}
+	return cache->range_root;
+}
+
+static CbScanRanges *
+cb_window_make_ranges(CbScanOpaque so)
+{
+	CbScanRanges *ranges = MemoryContextAllocZero(so->cxt, sizeof(CbScanRanges));
+
+	ranges->cxt = AllocSetContextCreate(so->cxt, "cache_batch scan ranges",
+										ALLOCSET_SMALL_SIZES);
+	return ranges;
+}
+
+/* The next scan may have another snapshot: it begins to look anew. */
+void
+cb_window_forget_ranges(CbScanOpaque so)
+{
+	if (so->ranges == NULL)
+		return;
+	so->ranges->known = false;
+	for (int i = 0; i < CB_RANGE_MAX_RUNS; i++)
+	{
+		if (so->ranges->cursors[i] != NULL)
+			cb_run_open(so->ranges->cursors[i], &(CbRunItem) {0});
+	}
+}
+
+/* A range page that does not begin right of the scan's place, if one is known. */
+static BlockNumber
+cb_window_range_hint(CbScanOpaque so, ScanDirection dir)
+{
+	CbScanRanges *ranges = so->ranges;
+	IndexTuple	low = ranges->state.low;
+	int			cmp;
+
+	if (!ranges->known)
+		return InvalidBlockNumber;
+	cmp = low == NULL ? -1 : cb_key_compare_cut(&so->kd, &so->pos.cut, low);
+	if (ScanDirectionIsForward(dir) ? cmp <= 0 : cmp < 0)
+		return ranges->state.blkno;
+	return InvalidBlockNumber;
+}
+
+/* Takes down the range page, which is locked, unless it has not changed. */
+static void
+cb_window_read_range(CbScanOpaque so, Buffer buf)
+{
+	CbScanRanges *ranges = so->ranges;
+	CbRangeState *state = &ranges->state;
+	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
+	MemoryContext oldcxt;
+
+	if (ranges->known && state->blkno == BufferGetBlockNumber(buf) &&
+		state->lsn == lsn && RelationNeedsWAL(so->kd.rel))
+		return;
+	ranges->known = false;
+	MemoryContextReset(ranges->cxt);
+	oldcxt = MemoryContextSwitchTo(ranges->cxt);
+	cb_range_read(so->kd.rel, BufferGetPage(buf), state);
+	MemoryContextSwitchTo(oldcxt);
+	state->blkno = BufferGetBlockNumber(buf);
+	state->lsn = lsn;
+	ranges->known = true;
+}
+
+/* Makes cursors[i] one for run i, with what it may have read of it before. */
+static void
+cb_window_set_cursor(CbScanOpaque so, int i)
+{
+	CbScanRanges *ranges = so->ranges;
+	const CbRunItem *item = &ranges->state.runs[i];
+
+	for (int j = 0; j < CB_RANGE_MAX_RUNS; j++)
+	{
+		CbRunCursor *cursor = ranges->cursors[j];
+
+		if (cursor != NULL && cursor->item.root == item->root)
+		{
+			ranges->cursors[j] = ranges->cursors[i];
+			ranges->cursors[i] = cursor;
+			return;
+		}
+	}
+	if (ranges->cursors[i] == NULL)
+		ranges->cursors[i] = MemoryContextAlloc(so->cxt, sizeof(CbRunCursor));
+	cb_run_open(ranges->cursors[i], item);
+}
+
+void
+cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	BlockNumber root = cb_window_range_root(so);
+	CbScanRanges *ranges;
+	Buffer		buf;
+
+	so->in_range = root != 0;
+	if (root == 0)
+		return;
+	if (so->ranges == NULL)
+		so->ranges = cb_window_make_ranges(so);
+	ranges = so->ranges;
+	buf = cb_range_find(&so->kd, root, &so->pos.cut, dir, BUFFER_LOCK_SHARE,
+						cb_window_range_hint(so, dir), scan->xs_snapshot);
+	cb_window_read_range(so, buf);
+	UnlockReleaseBuffer(buf);
+
+	ranges->nwanted = 0;
+	for (int i = 0; i < ranges->state.nruns; i++)
+	{
+		if (so->view.has_hash &&
+			!cb_run_may_hold(scan->indexRelation, &ranges->state.runs[i],
+							 so->view.hash))
+			continue;
+		cb_window_set_cursor(so, i);
+		ranges->wanted[ranges->nwanted++] = i;
+	}
+	CB_TEST_POINT("scan-range-read");
+}

@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_range_page.h
+ *	  Layout of range pages, their router, and the pages of runs.
+ *
+ * Range pages form a chain by their right links.  Each covers the entries e
+ * with low <= e < high key, and lists the runs of that range.  Item 1 is the
+ * high key, but for the rightmost; then comes the low key, which never changes
+ * (minus infinity in the leftmost); then a CbRunItem for each run.  The router
+ * is an internal page with downlinks to range pages; where one has none, it is
+ * reached by right links.
+ *
+ * A run is written once and never changed: data pages, which are like leaves
+ * without high key and right link; a root, an internal page with downlinks to
+ * them; and filters of the hashes of its entries' first columns.  All have
+ * CBP_RUN, and no right link.
+ *
+ * Mutations here change one page, cannot fail, and serve redo alike.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_RANGE_PAGE_H
+#define CB_RANGE_PAGE_H
+
+#include "page/cb_page.h"
+
+/* page levels */
+#define CB_RANGE_LEVEL		0
+#define CB_ROUTER_LEVEL		1
+
+#define CB_RUN_DATA_LEVEL	0
+#define CB_RUN_ROOT_LEVEL	1
+#define CB_RUN_FILTER_LEVEL	2
+
+#define CB_RUN_MAX_PAGES	30	/* of all kinds: one record names them all */
+#define CB_RUN_MAX_FILTERS	3
+
+/* live runs of a range, and runs whose pages are not free yet */
+#define CB_RANGE_MAX_RUNS	32
+#define CB_RANGE_MAX_ITEMS	128
+
+typedef struct CbRunItem
+{
+	FullTransactionId safexid;	/* not 0: retired; readers with older snapshots
+								 * may still be at its pages */
+	uint32		nentries;
+	BlockNumber root;
+	uint16		npages;			/* of all kinds */
+	uint16		nfilters;
+	BlockNumber filters[CB_RUN_MAX_FILTERS];
+} CbRunItem;
+
+StaticAssertDecl(sizeof(CbRunItem) == 32, "on-disk layout");
+
+#define CbPageIsRange(page) \
+	((CbPageGetOpaque(page)->flags & CBP_RANGE) != 0)
+#define CbPageIsRun(page) \
+	((CbPageGetOpaque(page)->flags & CBP_RUN) != 0)
+
+#define CbRangeGetLow(page) CbPageGetTuple(page, CbPageFirstItem(page))
+#define CbRangeFirstRun(page) OffsetNumberNext(CbPageFirstItem(page))
+#define CbRangeGetRun(page, off) \
+	((CbRunItem *) PageGetItem((page), PageGetItemId((page), (off))))
+#define CbRunIsLive(item) (!FullTransactionIdIsValid((item)->safexid))
+
+/* Makes an empty range page; high is NULL for the rightmost. */
+extern void cb_range_page_init(Page page, IndexTuple high, IndexTuple low,
+							   BlockNumber next);
+
+/* Can the page's items be what they should be? */
+extern bool cb_range_page_is_sound(Page page);
+
+/* Has the page room for another run? */
+extern bool cb_range_page_has_room(Page page);
+
+extern void cb_range_page_add(Page page, const CbRunItem *item);
+extern void cb_range_page_retire(Page page, const OffsetNumber *offsets, int n,
+								 FullTransactionId safexid);
+
+/* ---------- filters ---------- */
+
+#define CB_RUN_FILTER_START	64	/* aligned to cache lines, as pages are */
+#define CB_RUN_FILTER_LINES \
+	((BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) - CB_RUN_FILTER_START) / 64)
+
+/* a filter holds so many entries at 8 bits each */
+#define CB_RUN_FILTER_ENTRIES	(CB_RUN_FILTER_LINES * 64)
+
+extern void cb_run_filter_init(Page page);
+
+/* The filter's bits. */
+#define CbRunFilterBits(page) ((char *) (page) + CB_RUN_FILTER_START)
+
+#endif							/* CB_RANGE_PAGE_H */

@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_range.h
+ *	  Range buffers: sorted runs between buckets and tree.
+ *
+ * Where a full bucket would bring few entries to each leaf, its entries are
+ * written as a run of pages of their own, listed in the range page of their
+ * range of keys.  When the range has enough of them, they are applied to its
+ * leaves in one sweep.  See cb_range_page.h for the layout.
+ *
+ * Invariants:
+ *	a) A run is listed from the record on that writes it (SPILL) to the record
+ *	   that retires it (RETIRE), which follows the records of all leaves that
+ *	   its entries went to (I1).  Its pages never change meanwhile.
+ *	b) The pages of a retired run keep their contents until no snapshot from
+ *	   before its retirement is left (RUN_FREE); so a scan that has copied the
+ *	   items of a range page may read the runs at any time, without pins.
+ *	c) A range page covers what it has covered from the first, or loses its
+ *	   right part, while it lists no live run, to a new page to its right; none
+ *	   is ever deleted.  So a run lies in one range, and a place where a range
+ *	   begins stays good.
+ *	d) Runs are an upper level for VACUUM: it merges them into the tree before
+ *	   its pass (I4).
+ *
+ * Locks: whoever retires runs of a range or frees their pages holds LockPage
+ * (index, range page), exclusively.  Content locks: pages of a run, if new or
+ * being freed, before the range page; the range page before a new one to its
+ * right, before the router; the metapage last.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_RANGE_H
+#define CB_RANGE_H
+
+#include "page/cb_range_page.h"
+#include "tree/cb_tree.h"
+
+/* fewer entries than this are no run: they go to the leaves */
+#define CB_RUN_MIN_ENTRIES	256
+
+/* ---------- cb_range_find.c: the chain of range pages ---------- */
+
+/* The router's block, as the metapage says now; 0: there is none. */
+extern BlockNumber cb_range_root(Relation rel);
+
+/*
+ * The range page that has the first position right of the cut [last left of
+ * it], pinned and locked.  from: one that does not begin right of that, or
+ * InvalidBlockNumber.  One page lock at a time; comparison functions run.
+ */
+extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
+							const CbCut *cut, ScanDirection dir, int lockmode,
+							BlockNumber from, Snapshot snapshot);
+
+/* The leftmost range page's block. */
+extern BlockNumber cb_range_first(Relation rel, BlockNumber root);
+
+/*
+ * Makes the first range page and the router, unless another did.  Returns the
+ * router's block.
+ */
+extern BlockNumber cb_range_create(Relation rel);
+
+/*
+ * Splits the range page at a separator within it, if it lists no live run.
+ * No lock is held.  False: it could not be done.
+ */
+extern bool cb_range_split(const CbKeyDesc *kd, BlockNumber root,
+						   IndexTuple separator);
+
+extern void cb_redo_range_pages(XLogReaderState *record);
+
+/* ---------- cb_run_write.c ---------- */
+
+/*
+ * Writes sorted entries, all of one range, as a run and lists it, as one
+ * atomic action.  Returns how many, or 0 if the range page has no room, or no
+ * longer has that range: then nothing has changed.  It can be fewer than n,
+ * where they do not fit into a run.  Equal entries are written once.
+ */
+extern int	cb_run_write(CbKeyDesc *kd, BlockNumber range,
+						 const CbSortEntry *entries, int n);
+extern void cb_redo_spill(XLogReaderState *record);
+
+/* ---------- cb_run_read.c ---------- */
+
+/* reads one run, page by page */
+typedef struct CbRunCursor
+{
+	CbRunItem	item;
+	int			npages;			/* data pages; 0: not known yet */
+	BlockNumber pages[CB_RUN_MAX_PAGES];
+	int			at;				/* the one in the copy, -1: none */
+	int			nentries;		/* of it */
+	CbLeaf		leaf;
+	PGAlignedBlock copy;
+} CbRunCursor;
+
+extern void cb_run_open(CbRunCursor *cursor, const CbRunItem *item);
+
+/* May the run hold entries with this hash of their first column? */
+extern bool cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash);
+
+/*
+ * Goes to the data page with the first entry right of the cut [last left of
+ * it], if there is one; returns the entry's place in the page, or one past its
+ * end [-1].  Comparison functions run.
+ */
+extern int	cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor,
+						const CbCut *cut, ScanDirection dir);
+
+/* Goes to the next page in the direction.  False: there is none. */
+extern bool cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir);
+
+/* Entry i of the page; in *tuple, or in the copy. */
+extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,
+							   CbLeafTuple *tuple);
+
+/* All pages of a run; returns how many. */
+extern int	cb_run_list_pages(Relation rel, const CbRunItem *item,
+							  BlockNumber *pages);
+
+/* ---------- cb_range_merge.c ---------- */
+
+/* a range page as it was read */
+typedef struct CbRangeState
+{
+	BlockNumber blkno;
+	XLogRecPtr	lsn;
+	IndexTuple	low;			/* NULL: minus infinity; palloc'd */
+	IndexTuple	high;			/* NULL: infinite; palloc'd */
+	BlockNumber next;
+	bool		has_room;		/* for another run */
+	int			nruns;			/* live ones */
+	CbRunItem	runs[CB_RANGE_MAX_RUNS];
+	int64		nentries;		/* of those */
+	int			nretired;
+	FullTransactionId oldest_safexid;	/* of the retired ones */
+} CbRangeState;
+
+/* Takes down a locked range page, but lsn and blkno. */
+extern void cb_range_read(Relation rel, Page page, CbRangeState *state);
+
+extern bool cb_range_lock(Relation rel, BlockNumber range, bool wait);
+extern void cb_range_unlock(Relation rel, BlockNumber range);
+
+/*
+ * Applies the range's runs as they are now, and n more entries, to the tree,
+ * and retires the runs.  The range's lock is held.
+ */
+extern void cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
+						   const CbSortEntry *entries, int n,
+						   CbApplyStats *stats);
+
+/* Frees what runs have given up, if nobody can be reading it. Lock held. */
+extern void cb_range_free_retired(Relation rel, BlockNumber range);
+
+extern void cb_redo_retire(XLogReaderState *record);
+extern void cb_redo_run_free(XLogReaderState *record);
+
+/* ---------- cb_range_flush.c ---------- */
+
+typedef enum CbSpillMode
+{
+	CB_SPILL_NEVER,				/* all goes to the leaves, the runs of ranges
+								 * that are met stay */
+	CB_SPILL_ONLY,				/* runs are not merged, unless there is no room */
+	CB_SPILL_OR_MERGE
+} CbSpillMode;
+
+/*
+ * Moves sorted entries down: each range's part of them becomes a run, or goes
+ * to the leaves, with the range's runs if that pays.  The caller owns them, and
+ * holds no LWLock.  stats: as cb_tree_apply().  Returns the entries that went
+ * to runs.
+ */
+extern int64 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
+							CbSpillMode mode, CbApplyStats *stats);
+
+/* Is the index so large that buckets spill? */
+extern bool cb_range_is_wanted(Relation rel);
+
+/* Merges all runs that are listed now into the tree; waits for others. */
+extern void cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats);
+
+#endif							/* CB_RANGE_H */

@@ -1,0 +1,334 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_range_find.c
+ *	  The range pages: finding, making and splitting them.
+ *
+ * The router is one page.  A range page that has no downlink in it, as it was
+ * full, is reached from the one to its left.  Range pages are split while they
+ * list no live run, in one record with the router, and are never deleted; so
+ * a link to one stays good for as long as the index's file.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "range/cb_range.h"
+#include "utils/snapmgr.h"
+#include "wal/cb_wal.h"
+
+static void
+cb_range_report_corrupt(Relation rel, BlockNumber blkno)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("page %u of index \"%s\" is not a valid range page",
+					blkno, RelationGetRelationName(rel)),
+			 errhint("Please REINDEX it.")));
+}
+
+BlockNumber
+cb_range_root(Relation rel)
+{
+	CbMetaPageData meta;
+
+	cb_tree_read_meta(rel, NULL, &meta);
+	return meta.range_root;
+}
+
+/* Reads and locks the router. */
+static Buffer
+cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
+{
+	Buffer		buf = ReadBuffer(rel, root);
+	Page		page = BufferGetPage(buf);
+
+	LockBuffer(buf, lockmode);
+	cb_page_check(rel, root, page);
+	if (!CbPageIsRange(page) || CbPageGetOpaque(page)->level != CB_ROUTER_LEVEL ||
+		PageGetMaxOffsetNumber(page) < FirstOffsetNumber)
+		cb_range_report_corrupt(rel, root);
+	return buf;
+}
+
+/* Reads and locks a range page. */
+static Buffer
+cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
+				   Snapshot snapshot)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+	Page		page = BufferGetPage(buf);
+
+	LockBuffer(buf, lockmode);
+	cb_page_check(rel, blkno, page);
+	if (!cb_range_page_is_sound(page))
+		cb_range_report_corrupt(rel, blkno);
+#ifndef CB_MUTATE_A16_OLDSNAPSHOT
+	if (snapshot)
+		TestForOldSnapshot(snapshot, rel, page);
+#endif
+	return buf;
+}
+
+/* Does the range end before the position beside the cut? */
+static bool
+cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+				   Page page)
+{
+	int			cmp;
+
+	if (CbPageIsRightmost(page) || cut->kind == CB_CUT_MIN)
+		return false;
+	cmp = cb_key_compare_cut(kd, cut, CbPageGetHighKey(page));
+	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
+}
+
+/* The block that the router names for the cut. */
+static BlockNumber
+cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
+			   ScanDirection dir)
+{
+	Buffer		buf = cb_range_read_router(kd->rel, root, BUFFER_LOCK_SHARE);
+	Page		page = BufferGetPage(buf);
+	OffsetNumber off = cb_tree_search_page(kd, cut, page, dir);
+	BlockNumber blkno = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
+
+	UnlockReleaseBuffer(buf);
+	return blkno;
+}
+
+Buffer
+cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
+			  ScanDirection dir, int lockmode, BlockNumber from,
+			  Snapshot snapshot)
+{
+	BlockNumber blkno = from != InvalidBlockNumber ? from :
+		cb_range_route(kd, root, cut, dir);
+
+	for (;;)
+	{
+		Buffer		buf = cb_range_read_page(kd->rel, blkno, lockmode, snapshot);
+		Page		page = BufferGetPage(buf);
+
+		if (!cb_range_is_beyond(kd, cut, dir, page))
+			return buf;
+		blkno = CbPageGetOpaque(page)->next;
+		UnlockReleaseBuffer(buf);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+BlockNumber
+cb_range_first(Relation rel, BlockNumber root)
+{
+	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
+	BlockNumber blkno = BTreeTupleGetDownLink(CbPageGetTuple(BufferGetPage(buf),
+															 FirstOffsetNumber));
+
+	UnlockReleaseBuffer(buf);
+	return blkno;
+}
+
+/* ---------- making and splitting ---------- */
+
+/* Logs pages in full, in one record, which may change some of them anew. */
+static void
+cb_range_log_pages(Buffer *bufs, int n)
+{
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	for (int i = 0; i < n; i++)
+		XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RANGE_PAGES);
+	for (int i = 0; i < n; i++)
+		PageSetLSN(BufferGetPage(bufs[i]), lsn);
+}
+
+/* The router with its first downlink, or the first range page, which has all. */
+static void
+cb_range_init_first(Page router, Page range, BlockNumber range_blkno)
+{
+	IndexTuple	downlink = cb_key_minus_infinity(range_blkno);
+
+	cb_page_init(router, CBP_RANGE, CB_ROUTER_LEVEL);
+	(void) PageAddItem(router, (Item) downlink, IndexTupleSize(downlink),
+					   FirstOffsetNumber, false, false);
+	cb_range_page_init(range, NULL, downlink, InvalidBlockNumber);
+	pfree(downlink);
+}
+
+/* Sets the metapage's link; it has version 3 and the level of runs then. */
+static void
+cb_range_set_meta(Page page, BlockNumber root)
+{
+	CbMetaPageData *meta = CbPageGetMeta(page);
+
+	meta->version = CB_FORMAT_VERSION;
+	meta->range_root = root;
+	if (meta->nlevels == 2)
+	{
+		meta->levels[2] = meta->levels[1];
+		meta->levels[1] = CB_LEVEL_RUNS;
+		meta->nlevels = 3;
+	}
+	((PageHeader) page)->pd_lower =
+		((char *) meta + sizeof(CbMetaPageData)) - (char *) page;
+}
+
+BlockNumber
+cb_range_create(Relation rel)
+{
+	Buffer		bufs[3];		/* metapage, router, range page */
+	PGAlignedBlock images[2];
+	BlockNumber root;
+
+	bufs[1] = cb_tree_alloc_page(rel);
+	bufs[2] = cb_tree_alloc_page(rel);
+	root = BufferGetBlockNumber(bufs[1]);
+	cb_range_init_first((Page) images[0].data, (Page) images[1].data,
+						BufferGetBlockNumber(bufs[2]));
+	bufs[0] = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+	LockBuffer(bufs[0], BUFFER_LOCK_EXCLUSIVE);
+	if (CbPageGetMeta(BufferGetPage(bufs[0]))->range_root != 0)
+	{
+		root = CbPageGetMeta(BufferGetPage(bufs[0]))->range_root;
+		UnlockReleaseBuffer(bufs[0]);
+		cb_tree_return_page(rel, bufs[2]);
+		cb_tree_return_page(rel, bufs[1]);
+		return root;
+	}
+
+	START_CRIT_SECTION();
+	memcpy(BufferGetPage(bufs[1]), images[0].data, BLCKSZ);
+	memcpy(BufferGetPage(bufs[2]), images[1].data, BLCKSZ);
+	cb_range_set_meta(BufferGetPage(bufs[0]), root);
+	for (int i = 0; i < 3; i++)
+		MarkBufferDirty(bufs[i]);
+	if (RelationNeedsWAL(rel))
+		cb_range_log_pages(bufs, 3);
+	END_CRIT_SECTION();
+	for (int i = 0; i < 3; i++)
+		UnlockReleaseBuffer(bufs[i]);
+	CB_TEST_POINT("range-created");
+	return root;
+}
+
+/* Is the separator inside the range, and does the range list no live run? */
+static bool
+cb_range_can_split(const CbKeyDesc *kd, Page page, IndexTuple separator)
+{
+	CbRangeState state;
+
+	cb_range_read(kd->rel, page, &state);
+#ifndef CB_MUTATE_A5_RANGESPLIT
+	if (state.nruns > 0)
+		return false;
+#endif
+	return (state.low == NULL || cb_key_compare(kd, state.low, separator) < 0) &&
+		(state.high == NULL || cb_key_compare(kd, separator, state.high) < 0);
+}
+
+/* The left part of a range page that is split: retired runs stay with it. */
+static void
+cb_range_make_left(Page image, Page page, IndexTuple high, BlockNumber next)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	cb_range_page_init(image, high, CbRangeGetLow(page), next);
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+		cb_range_page_add(image, CbRangeGetRun(page, off));
+}
+
+/* Puts the new range's downlink into an image of the router, if it has room. */
+static void
+cb_range_add_downlink(const CbKeyDesc *kd, Page router, IndexTuple separator,
+					  BlockNumber blkno)
+{
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
+	IndexTuple	downlink = cb_key_make_downlink(separator, blkno);
+	OffsetNumber off;
+
+	off = OffsetNumberNext(cb_tree_search_page(kd, &cut, router,
+											   ForwardScanDirection));
+	if (PageGetFreeSpace(router) >= MAXALIGN(IndexTupleSize(downlink)))
+		(void) PageAddItem(router, (Item) downlink, IndexTupleSize(downlink),
+						   off, false, false);
+	pfree(downlink);
+}
+
+/* Room for a range's bounds and as many items as a range may list. */
+#define CB_RANGE_MAX_SEPARATOR \
+	((CB_PAGE_ROOM - CB_RANGE_MAX_ITEMS * \
+	  (sizeof(CbRunItem) + sizeof(ItemIdData))) / 2 - 2 * sizeof(ItemIdData))
+
+bool
+cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
+{
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
+	Relation	rel = kd->rel;
+	Buffer		bufs[3];		/* left, right, router */
+	PGAlignedBlock images[3];
+	Page		left;
+	BlockNumber right;
+
+	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
+		return false;
+	bufs[1] = cb_tree_alloc_page(rel);
+	right = BufferGetBlockNumber(bufs[1]);
+	bufs[0] = cb_range_find(kd, root, &cut, ForwardScanDirection,
+							BUFFER_LOCK_EXCLUSIVE, InvalidBlockNumber, NULL);
+	left = BufferGetPage(bufs[0]);
+	if (!cb_range_can_split(kd, left, separator))
+	{
+		UnlockReleaseBuffer(bufs[0]);
+		cb_tree_return_page(rel, bufs[1]);
+		return false;
+	}
+	cb_range_make_left((Page) images[0].data, left, separator, right);
+	cb_range_page_init((Page) images[1].data,
+					   CbPageIsRightmost(left) ? NULL : CbPageGetHighKey(left),
+					   separator, CbPageGetOpaque(left)->next);
+	bufs[2] = cb_range_read_router(rel, root, BUFFER_LOCK_EXCLUSIVE);
+	memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
+	cb_range_add_downlink(kd, (Page) images[2].data, separator, right);
+	for (int i = 0; i < 3; i++)
+		cb_tree_check_still_locked(rel, bufs[i]);
+
+	CB_TEST_POINT("range-split-before");
+	START_CRIT_SECTION();
+	for (int i = 0; i < 3; i++)
+	{
+		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
+		MarkBufferDirty(bufs[i]);
+	}
+	if (RelationNeedsWAL(rel))
+		cb_range_log_pages(bufs, 3);
+	END_CRIT_SECTION();
+	for (int i = 0; i < 3; i++)
+		UnlockReleaseBuffer(bufs[i]);
+	CB_TEST_POINT("range-split-after");
+	return true;
+}
+
+/*
+ * Redo of XLOG_CB_RANGE_PAGES: the images are all.  From right to left: a page
+ * is there before there are links to it.
+ */
+void
+cb_redo_range_pages(XLogReaderState *record)
+{
+	static const uint8 order[] = {1, 2, 0};
+
+	for (int i = 0; i < lengthof(order); i++)
+	{
+		Buffer		buf;
+
+		if (XLogReadBufferForRedo(record, order[i], &buf) != BLK_RESTORED)
+			elog(PANIC, "cache_batch: a record of range pages has no images");
+		UnlockReleaseBuffer(buf);
+	}
+}

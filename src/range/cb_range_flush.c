@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_range_flush.c
+ *	  Where a bucket's entries go: to the leaves, or into a run.
+ *
+ * Decided for each range by itself, from what it has.  Let k be the entries a
+ * leaf that its runs and the new ones bring.  If k is enough, or there is no
+ * room for another run, all of them are applied in one sweep; else the new
+ * ones become a run.  Nothing is merged with other ranges, so the work that a
+ * flush can meet is bounded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "range/cb_range.h"
+#include "utils/memutils.h"
+
+bool
+cb_range_is_wanted(Relation rel)
+{
+	int64		threshold = cb_guc_spill_threshold(rel);
+
+	return threshold != CB_THRESHOLD_OFF && CbIsBuffered(rel) &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		(int64) RelationGetNumberOfBlocks(rel) * (BLCKSZ / 1024) >= threshold;
+}
+
+/* ---------- dividing ranges ---------- */
+
+/*
+ * A range is split at a bound of what a bucket brings, if it has more than
+ * twice the leaves that this falls into, and leaves half as many, at least, on
+ * either side.  So ranges become about as large as buckets' ones, and a bucket
+ * whose bounds have moved does not make ever smaller ones.
+ */
+static bool
+cb_range_split_at(const CbKeyDesc *kd, BlockNumber root,
+				  const CbRangeState *state, IndexTuple separator, int64 span)
+{
+	int64		least = Max(span / 2, 1);
+
+	if (separator == NULL ||
+		(state->low != NULL && cb_key_compare(kd, separator, state->low) <= 0) ||
+		(state->high != NULL && cb_key_compare(kd, separator, state->high) >= 0))
+		return false;
+	return cb_tree_count_leaves(kd, state->low, separator, least) >= least &&
+		cb_tree_count_leaves(kd, separator, state->high, least) >= least &&
+		cb_range_split(kd, root, separator);
+}
+
+/* ---------- one range ---------- */
+
+typedef struct CbRangeApply
+{
+	CbKeyDesc  *kd;
+	BlockNumber root;
+	CbSpillMode mode;
+	IndexTuple	low;			/* bounds of the leaves of the whole batch, */
+	IndexTuple	high;			/* NULL: infinite */
+	int64		span;			/* leaves between them, about */
+	CbApplyStats *stats;
+	int64		spilled;
+	CbRangeState state;
+} CbRangeApply;
+
+/* Finds the range of an entry and looks at it; no lock is held afterwards. */
+static void
+cb_range_locate(CbRangeApply *apply, IndexTuple itup)
+{
+	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
+	Buffer		buf = cb_range_find(apply->kd, apply->root, &cut,
+									ForwardScanDirection, BUFFER_LOCK_SHARE,
+									InvalidBlockNumber, NULL);
+
+	cb_range_read(apply->kd->rel, BufferGetPage(buf), &apply->state);
+	apply->state.blkno = BufferGetBlockNumber(buf);
+	UnlockReleaseBuffer(buf);
+}
+
+/*
+ * The same, after the range was split where that makes sense: to the left of
+ * the batch, or to its right.
+ */
+static void
+cb_range_carve(CbRangeApply *apply, IndexTuple itup)
+{
+	const CbRangeState *state = &apply->state;
+
+	cb_range_locate(apply, itup);
+	while (state->nruns == 0 &&
+		   cb_tree_count_leaves(apply->kd, state->low, state->high,
+								2 * apply->span + 1) > 2 * apply->span &&
+		   (cb_range_split_at(apply->kd, apply->root, state, apply->low,
+							  apply->span) ||
+			cb_range_split_at(apply->kd, apply->root, state, apply->high,
+							  apply->span)))
+	{
+		cb_range_locate(apply, itup);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* How many of the n entries lie in the range. */
+static int
+cb_range_count(const CbRangeApply *apply, const CbSortEntry *entries, int n)
+{
+	int			low = 1;
+
+	if (apply->state.high == NULL)
+		return n;
+	while (low < n)
+	{
+		int			mid = low + (n - low) / 2;
+
+		if (cb_key_compare(apply->kd, entries[mid].itup, apply->state.high) < 0)
+			low = mid + 1;
+		else
+			n = mid;
+	}
+	return n;
+}
+
+/* Has the range enough for its leaves, with n more? */
+static bool
+cb_range_is_ripe(const CbRangeApply *apply, int n)
+{
+	const CbRangeState *state = &apply->state;
+	int64		most = (state->nentries + n) / cb_spill_target;
+
+	return most > 0 &&
+		cb_tree_count_leaves(apply->kd, state->low, state->high, most + 1) <= most;
+}
+
+/* Applies entries, with the range's runs if its lock can be had at once. */
+static void
+cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
+{
+	Relation	rel = apply->kd->rel;
+	BlockNumber blkno = apply->state.blkno;
+
+	if (apply->mode != CB_SPILL_OR_MERGE || apply->state.nruns == 0 ||
+		!cb_range_lock(rel, blkno, false))
+	{
+		cb_tree_apply(apply->kd, entries, n, apply->stats);
+		return;
+	}
+	cb_range_merge(apply->kd, blkno, entries, n, apply->stats);
+	cb_range_unlock(rel, blkno);
+}
+
+/* Frees what can be freed, if nobody else is at this range. */
+static void
+cb_range_tidy(CbRangeApply *apply)
+{
+	Relation	rel = apply->kd->rel;
+	BlockNumber blkno = apply->state.blkno;
+
+	if (apply->state.nretired == 0 || !cb_range_lock(rel, blkno, false))
+		return;
+	cb_range_free_retired(rel, blkno);
+	cb_range_unlock(rel, blkno);
+}
+
+/*
+ * Moves those of the entries down that lie in the range of the first of them;
+ * returns how many.
+ */
+static int
+cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch spill",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	int			written = 0;
+
+	cb_range_carve(apply, entries[0].itup);
+	cb_range_tidy(apply);
+	n = cb_range_count(apply, entries, n);
+	if (!apply->state.has_room || cb_range_is_ripe(apply, n))
+		cb_range_bring(apply, entries, n);
+	else
+	{
+		if (n >= CB_RUN_MIN_ENTRIES)
+			written = cb_run_write(apply->kd, apply->state.blkno, entries, n);
+		if (written == 0)
+			cb_tree_apply(apply->kd, entries, n, apply->stats);
+	}
+	apply->spilled += written;
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+	return written > 0 ? written : n;
+}
+
+int64
+cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
+			   CbApplyStats *stats)
+{
+	CbRangeApply *apply;
+	int64		spilled;
+	int			done = 0;
+
+	if (mode == CB_SPILL_NEVER || n < CB_RUN_MIN_ENTRIES)
+	{
+		cb_tree_apply(kd, entries, n, stats);
+		return 0;
+	}
+	apply = palloc0(sizeof(CbRangeApply));
+	apply->kd = kd;
+	apply->mode = mode;
+	apply->stats = stats;
+	apply->low = cb_tree_find_low(kd, entries[0].itup);
+	apply->high = cb_tree_find_separator(kd, entries[n - 1].itup);
+	apply->span = cb_tree_count_leaves(kd, apply->low, apply->high, PG_INT32_MAX);
+	(void) cb_key_prepare_hash(kd); /* in this memory context */
+	apply->root = cb_range_root(kd->rel);
+	if (apply->root == 0 && n / apply->span >= cb_spill_target)
+		done = n;
+	if (done == n)
+		cb_tree_apply(kd, entries, n, stats);
+	else if (apply->root == 0)
+		apply->root = cb_range_create(kd->rel);
+	while (done < n)
+	{
+		done += cb_range_apply_some(apply, entries + done, n - done);
+		CHECK_FOR_INTERRUPTS();
+	}
+	spilled = apply->spilled;
+	pfree(apply);
+	return spilled;
+}
+
+/* ---------- all ranges ---------- */
+
+/* Merges the runs of one range; returns the one to its right. */
+static BlockNumber
+cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, CbApplyStats *stats)
+{
+	Relation	rel = kd->rel;
+	CbRangeState *state = palloc(sizeof(CbRangeState));
+	BlockNumber next;
+	Buffer		buf = ReadBuffer(rel, blkno);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	cb_range_read(rel, BufferGetPage(buf), state);
+	UnlockReleaseBuffer(buf);
+	if (state->nruns > 0 || state->nretired > 0)
+	{
+		(void) cb_range_lock(rel, blkno, true);
+		if (state->nruns > 0)
+			cb_range_merge(kd, blkno, NULL, 0, stats);
+		cb_range_free_retired(rel, blkno);
+		cb_range_unlock(rel, blkno);
+	}
+	next = state->next;
+	pfree(state);
+	return next;
+}
+
+void
+cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats)
+{
+	BlockNumber root = cb_range_root(kd->rel);
+	BlockNumber blkno;
+
+	if (root == 0)
+		return;
+	blkno = cb_range_first(kd->rel, root);
+	while (blkno != InvalidBlockNumber)
+	{
+		blkno = cb_range_merge_one(kd, blkno, stats);
+		CHECK_FOR_INTERRUPTS();
+	}
+}

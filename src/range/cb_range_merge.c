@@ -1,0 +1,446 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_range_merge.c
+ *	  Merging a range's runs into the tree, and giving up their pages.
+ *
+ * The runs stay listed until the records of all leaves are written (I1); an
+ * error, or a crash, before that leaves them as they are, and what reached the
+ * tree is found there the next time (I5).  Their pages are given up later,
+ * when nobody can be reading them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "miscadmin.h"
+#include "range/cb_range.h"
+#include "storage/indexfsm.h"
+#include "storage/lmgr.h"
+#include "storage/standby.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "wal/cb_wal.h"
+
+/* ---------- looking at a range ---------- */
+
+/* A bound of the range; NULL for minus infinity. */
+static IndexTuple
+cb_range_copy_bound(Relation rel, IndexTuple bound)
+{
+	return BTreeTupleGetNAtts(bound, rel) > 0 ? CopyIndexTuple(bound) : NULL;
+}
+
+void
+cb_range_read(Relation rel, Page page, CbRangeState *state)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	memset(state, 0, offsetof(CbRangeState, runs));
+	state->nentries = 0;
+	state->nretired = 0;
+	state->low = cb_range_copy_bound(rel, CbRangeGetLow(page));
+	if (!CbPageIsRightmost(page))
+		state->high = CopyIndexTuple(CbPageGetHighKey(page));
+	state->next = CbPageGetOpaque(page)->next;
+	state->has_room = cb_range_page_has_room(page);
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		CbRunItem  *item = CbRangeGetRun(page, off);
+
+		if (!CbRunIsLive(item))
+		{
+			if (state->nretired++ == 0 ||
+				FullTransactionIdPrecedes(item->safexid, state->oldest_safexid))
+				state->oldest_safexid = item->safexid;
+			continue;
+		}
+		if (state->nruns == CB_RANGE_MAX_RUNS)
+			elog(ERROR, "cache_batch: a range page of index \"%s\" lists too many runs",
+				 RelationGetRelationName(rel));
+		state->runs[state->nruns++] = *item;
+		state->nentries += item->nentries;
+	}
+}
+
+bool
+cb_range_lock(Relation rel, BlockNumber range, bool wait)
+{
+	if (!wait)
+		return ConditionalLockPage(rel, range, ExclusiveLock);
+	LockPage(rel, range, ExclusiveLock);
+	return true;
+}
+
+void
+cb_range_unlock(Relation rel, BlockNumber range)
+{
+	UnlockPage(rel, range, ExclusiveLock);
+}
+
+/* ---------- merging ---------- */
+
+/* entries of runs, collected */
+typedef struct CbRangeMerge
+{
+	const CbKeyDesc *kd;
+	CbArena		arena;
+	int			n;
+	int			allocated;
+	CbSortEntry *entries;
+	CbRunCursor cursor;
+} CbRangeMerge;
+
+static void
+cb_merge_add(CbRangeMerge *merge, IndexTuple itup)
+{
+	if (merge->n == merge->allocated)
+		elog(ERROR, "cache_batch: a run of index \"%s\" has more entries than its range says",
+			 RelationGetRelationName(merge->kd->rel));
+	cb_key_fill_sort_entry(merge->kd, &merge->entries[merge->n], itup);
+	merge->n++;
+}
+
+/* Adds the entries of the data page that the cursor is at. */
+static void
+cb_merge_add_page(CbRangeMerge *merge)
+{
+	CbRunCursor *cursor = &merge->cursor;
+	IndexTuple *items;
+
+	if (CbPageIsPacked((Page) cursor->copy.data))
+	{
+		items = palloc(sizeof(IndexTuple) * cursor->nentries);
+		if (!cb_leaf_read_all(&cursor->leaf, &merge->arena, items))
+			cb_tree_report_damaged(merge->kd->rel, (Page) cursor->copy.data);
+		for (int i = 0; i < cursor->nentries; i++)
+			cb_merge_add(merge, items[i]);
+		pfree(items);
+		return;
+	}
+	for (int i = 0; i < cursor->nentries; i++)
+	{
+		IndexTuple	itup = cb_run_entry(merge->kd->rel, cursor, i, NULL);
+		IndexTuple	copy = cb_arena_alloc(&merge->arena, IndexTupleSize(itup));
+
+		memcpy(copy, itup, IndexTupleSize(itup));
+		cb_merge_add(merge, copy);
+	}
+}
+
+static void
+cb_merge_add_run(CbRangeMerge *merge, const CbRunItem *item)
+{
+	Relation	rel = merge->kd->rel;
+	CbCut		cut = {.kind = CB_CUT_MIN};
+
+	cb_run_open(&merge->cursor, item);
+	(void) cb_run_seek(merge->kd, &merge->cursor, &cut, ForwardScanDirection);
+	do
+	{
+		if (merge->cursor.at + 1 < merge->cursor.npages)
+			PrefetchBuffer(rel, MAIN_FORKNUM,
+						   merge->cursor.pages[merge->cursor.at + 1]);
+		cb_merge_add_page(merge);
+		CHECK_FOR_INTERRUPTS();
+	} while (cb_run_turn(rel, &merge->cursor, ForwardScanDirection));
+}
+
+/* Reads a range page. */
+static void
+cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	cb_range_read(rel, BufferGetPage(buf), state);
+	state->blkno = blkno;
+	UnlockReleaseBuffer(buf);
+}
+
+/* The offsets of these runs' items; the page is locked. */
+static int
+cb_range_find_items(Page page, const CbRangeState *state, OffsetNumber *offsets)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			n = 0;
+
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		CbRunItem  *item = CbRangeGetRun(page, off);
+
+		for (int i = 0; i < state->nruns && CbRunIsLive(item); i++)
+		{
+			if (state->runs[i].root == item->root)
+				offsets[n++] = off;
+		}
+	}
+	return n;
+}
+
+/*
+ * Retires the runs, as one atomic action.  safexid is read under the lock:
+ * who has copied their items has an older snapshot.
+ */
+static void
+cb_range_retire(Relation rel, const CbRangeState *state)
+{
+	Buffer		buf = ReadBuffer(rel, state->blkno);
+	OffsetNumber offsets[CB_RANGE_MAX_RUNS];
+	xl_cb_retire xlrec;
+
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	xlrec.nitems = cb_range_find_items(BufferGetPage(buf), state, offsets);
+	xlrec.safexid = ReadNextFullTransactionId();
+	CB_TEST_POINT("retire-before");
+	START_CRIT_SECTION();
+	cb_range_page_retire(BufferGetPage(buf), offsets, xlrec.nitems,
+						 xlrec.safexid);
+	MarkBufferDirty(buf);
+	if (RelationNeedsWAL(rel))
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfCbRetire);
+		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+		XLogRegisterBufData(0, (char *) offsets,
+							xlrec.nitems * sizeof(OffsetNumber));
+		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RETIRE);
+		PageSetLSN(BufferGetPage(buf), lsn);
+	}
+	END_CRIT_SECTION();
+	UnlockReleaseBuffer(buf);
+	CB_TEST_POINT("retire-after");
+}
+
+void
+cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
+			   const CbSortEntry *entries, int n, CbApplyStats *stats)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch range",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	CbRangeMerge *merge = palloc0(sizeof(CbRangeMerge));
+	CbRangeState *state = palloc(sizeof(CbRangeState));
+
+	cb_range_look(kd->rel, range, state);
+	merge->kd = kd;
+	merge->allocated = state->nentries + n;
+	merge->entries = MemoryContextAllocHuge(cxt, sizeof(CbSortEntry) *
+											(merge->allocated + 1));
+	cb_arena_init(&merge->arena, cxt);
+	for (int i = 0; i < state->nruns; i++)
+		cb_merge_add_run(merge, &state->runs[i]);
+	if (n > 0)
+		memcpy(merge->entries + merge->n, entries, n * sizeof(CbSortEntry));
+	merge->n += n;
+	CB_TEST_POINT("merge-read");
+#ifdef CB_MUTATE_I1_RETIRE_RUN
+	if (state->nruns > 0)
+		cb_range_retire(kd->rel, state);
+#endif
+	if (state->nruns > 0)
+		cb_key_sort(kd, merge->entries, merge->n);
+	cb_tree_apply(kd, merge->entries, merge->n, stats);
+	CB_TEST_POINT("merge-applied");
+#ifndef CB_MUTATE_I1_RETIRE_RUN
+	if (state->nruns > 0)
+		cb_range_retire(kd->rel, state);
+#endif
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+}
+
+/* Redo of XLOG_CB_RETIRE. */
+void
+cb_redo_retire(XLogReaderState *record)
+{
+	xl_cb_retire xlrec;
+	Buffer		buf;
+
+	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRetire);
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		OffsetNumber offsets[CB_RANGE_MAX_RUNS];
+
+		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
+			   xlrec.nitems * sizeof(OffsetNumber));
+		cb_range_page_retire(BufferGetPage(buf), offsets, xlrec.nitems,
+							 xlrec.safexid);
+		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}
+
+/* ---------- freeing ---------- */
+
+/* Can nobody be reading the pages of a run that was retired then? */
+static bool
+cb_range_is_past(FullTransactionId safexid)
+{
+#ifdef CB_MUTATE_A11_RUNHORIZON
+	return true;
+#endif
+	return GlobalVisCheckRemovableFullXid(NULL, safexid);
+}
+
+/* A retired run of the page whose pages may be freed, or InvalidOffsetNumber. */
+static OffsetNumber
+cb_range_find_past(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		CbRunItem  *item = CbRangeGetRun(page, off);
+
+		if (!CbRunIsLive(item) && cb_range_is_past(item->safexid))
+			return off;
+	}
+	return InvalidOffsetNumber;
+}
+
+static void
+cb_run_log_free(Buffer range, const xl_cb_run_free *xlrec, Buffer *bufs)
+{
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) unconstify(xl_cb_run_free *, xlrec), SizeOfCbRunFree);
+	XLogRegisterBuffer(0, range, REGBUF_STANDARD);
+	for (int i = 0; i < xlrec->npages; i++)
+		XLogRegisterBuffer(1 + i, bufs[i], REGBUF_WILL_INIT);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RUN_FREE);
+	PageSetLSN(BufferGetPage(range), lsn);
+	for (int i = 0; i < xlrec->npages; i++)
+		PageSetLSN(BufferGetPage(bufs[i]), lsn);
+}
+
+/*
+ * Frees the pages of one run, which are locked, and drops its item, as one
+ * atomic action.  The range page is locked exclusively.
+ */
+static void
+cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
+{
+	CbRunItem	item = *CbRangeGetRun(BufferGetPage(range), off);
+	xl_cb_run_free xlrec = {.safexid = item.safexid, .offset = off,
+	.npages = item.npages};
+
+	if (RelationNeedsWAL(rel))
+		XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 2);
+	CB_TEST_POINT("run-free-before");
+	START_CRIT_SECTION();
+	for (int i = 0; i < item.npages; i++)
+	{
+		cb_page_init_deleted(BufferGetPage(bufs[i]), 0, InvalidBlockNumber,
+							 item.safexid);
+		MarkBufferDirty(bufs[i]);
+	}
+	PageIndexTupleDelete(BufferGetPage(range), off);
+	MarkBufferDirty(range);
+	if (RelationNeedsWAL(rel))
+		cb_run_log_free(range, &xlrec, bufs);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("run-free-after");
+}
+
+/* Frees one retired run of the range, if there is one that can be. */
+static bool
+cb_range_free_one(Relation rel, BlockNumber blkno)
+{
+	Buffer		range = ReadBuffer(rel, blkno);
+	BlockNumber pages[CB_RUN_MAX_PAGES];
+	Buffer		bufs[CB_RUN_MAX_PAGES];
+	OffsetNumber off;
+	CbRunItem	item = {0};
+
+	LockBuffer(range, BUFFER_LOCK_SHARE);
+	off = cb_range_find_past(BufferGetPage(range));
+	if (off != InvalidOffsetNumber)
+		item = *CbRangeGetRun(BufferGetPage(range), off);
+	LockBuffer(range, BUFFER_LOCK_UNLOCK);
+	if (off == InvalidOffsetNumber)
+	{
+		ReleaseBuffer(range);
+		return false;
+	}
+	(void) cb_run_list_pages(rel, &item, pages);
+	for (int i = 0; i < item.npages; i++)
+	{
+		bufs[i] = ReadBuffer(rel, pages[i]);
+		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
+	}
+
+	/* only who has the range's lock takes items away: the place is the same */
+	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
+	cb_run_free(rel, range, off, bufs);
+	UnlockReleaseBuffer(range);
+	for (int i = 0; i < item.npages; i++)
+	{
+		UnlockReleaseBuffer(bufs[i]);
+		RecordFreeIndexPage(rel, pages[i]);
+	}
+	return true;
+}
+
+void
+cb_range_free_retired(Relation rel, BlockNumber range)
+{
+	bool		freed = false;
+
+	while (cb_range_free_one(rel, range))
+	{
+		freed = true;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (freed)
+		IndexFreeSpaceMapVacuum(rel);
+}
+
+/*
+ * Redo of XLOG_CB_RUN_FREE.  The range page first: who copies its items after
+ * that finds no way to the run, and older snapshots are gone.
+ */
+void
+cb_redo_run_free(XLogReaderState *record)
+{
+	xl_cb_run_free xlrec;
+	Buffer		buf;
+
+	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
+#ifndef CB_MUTATE_A11_RUNCONFLICT
+	if (InHotStandby)
+	{
+		RelFileNode node;
+
+		XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
+		ResolveRecoveryConflictWithSnapshotFullXid(xlrec.safexid, node);
+	}
+#endif
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		PageIndexTupleDelete(BufferGetPage(buf), xlrec.offset);
+		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+	for (int i = 1; i <= xlrec.npages; i++)
+	{
+		buf = XLogInitBufferForRedo(record, i);
+		cb_page_init_deleted(BufferGetPage(buf), 0, InvalidBlockNumber,
+							 xlrec.safexid);
+		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
+		MarkBufferDirty(buf);
+		UnlockReleaseBuffer(buf);
+	}
+}

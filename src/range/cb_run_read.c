@@ -1,0 +1,227 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_run_read.c
+ *	  Reading runs.
+ *
+ * A run's pages never change while somebody can have copied its item from a
+ * range page (cb_range.h), so each is copied under its share lock and read
+ * without.  What is not a page of a run is damage.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "core/cb_filter.h"
+#include "miscadmin.h"
+#include "range/cb_range.h"
+#include "utils/snapmgr.h"
+
+static void
+cb_run_report_corrupt(Relation rel, BlockNumber blkno)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("page %u of index \"%s\" is not a valid page of a run",
+					blkno, RelationGetRelationName(rel)),
+			 errhint("Please REINDEX it.")));
+}
+
+/* Reads and share-locks a page of a run. */
+static Buffer
+cb_run_read_page(Relation rel, BlockNumber blkno, int level)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+	Page		page = BufferGetPage(buf);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	cb_page_check(rel, blkno, page);
+	if (!CbPageIsRun(page) || CbPageGetOpaque(page)->level != level)
+		cb_run_report_corrupt(rel, blkno);
+	return buf;
+}
+
+void
+cb_run_open(CbRunCursor *cursor, const CbRunItem *item)
+{
+	cursor->item = *item;
+	cursor->npages = 0;
+	cursor->at = -1;
+	cursor->nentries = 0;
+}
+
+bool
+cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash)
+{
+	uint64		place = (uint64) hash * item->nfilters;
+	Buffer		buf;
+	bool		result;
+
+	if (item->nfilters == 0)
+		return true;
+	buf = cb_run_read_page(rel, item->filters[place >> 32], CB_RUN_FILTER_LEVEL);
+	result = cb_filter_may_hold((cb_atomic64 *) CbRunFilterBits(BufferGetPage(buf)),
+								CB_RUN_FILTER_LINES, (uint32) place);
+	UnlockReleaseBuffer(buf);
+	return result;
+}
+
+/* ---------- the root ---------- */
+
+/* Takes the data pages' blocks from the root, which is locked. */
+static void
+cb_run_note_pages(Relation rel, CbRunCursor *cursor, Page root)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(root);
+
+	if (max < FirstOffsetNumber || max > CB_RUN_MAX_PAGES)
+		cb_run_report_corrupt(rel, cursor->item.root);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		cursor->pages[off - 1] = BTreeTupleGetDownLink(CbPageGetTuple(root, off));
+	cursor->npages = max;
+}
+
+static void
+cb_run_read_root(Relation rel, CbRunCursor *cursor)
+{
+	Buffer		buf = cb_run_read_page(rel, cursor->item.root, CB_RUN_ROOT_LEVEL);
+
+	cb_run_note_pages(rel, cursor, BufferGetPage(buf));
+	UnlockReleaseBuffer(buf);
+}
+
+int
+cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
+{
+	CbRunCursor *cursor = palloc(sizeof(CbRunCursor));
+	int			n;
+
+	cb_run_open(cursor, item);
+	cb_run_read_root(rel, cursor);
+	n = cursor->npages;
+	if (n + item->nfilters + 1 != item->npages)
+		cb_run_report_corrupt(rel, item->root);
+	memcpy(pages, cursor->pages, n * sizeof(BlockNumber));
+	memcpy(pages + n, item->filters, item->nfilters * sizeof(BlockNumber));
+	pages[n + item->nfilters] = item->root;
+	pfree(cursor);
+	return item->npages;
+}
+
+/* ---------- data pages ---------- */
+
+/* Copies data page i and begins to read it. */
+static void
+cb_run_load(Relation rel, CbRunCursor *cursor, int i)
+{
+	Page		page = (Page) cursor->copy.data;
+	Buffer		buf;
+
+	if (cursor->at == i)
+		return;
+	cursor->at = -1;
+	buf = cb_run_read_page(rel, cursor->pages[i], CB_RUN_DATA_LEVEL);
+	memcpy(page, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+	if (!cb_leaf_open(&cursor->leaf, page))
+		cb_run_report_corrupt(rel, cursor->pages[i]);
+	cursor->nentries = CbPageIsPacked(page) ? cursor->leaf.nbase :
+		PageGetMaxOffsetNumber(page);
+	if (cursor->nentries < 1 || cursor->nentries > CB_PACK_MAX_ENTRIES)
+		cb_run_report_corrupt(rel, cursor->pages[i]);
+	cursor->at = i;
+}
+
+IndexTuple
+cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
+{
+	Page		page = (Page) cursor->copy.data;
+	IndexTuple	itup = NULL;
+
+	if (CbPageIsPacked(page))
+		itup = cb_leaf_read(&cursor->leaf, i, tuple);
+	else
+	{
+		ItemId		id = PageGetItemId(page, i + 1);
+
+		if (ItemIdHasStorage(id) &&
+			ItemIdGetOffset(id) + ItemIdGetLength(id) <= BLCKSZ &&
+			ItemIdGetLength(id) >= sizeof(IndexTupleData) &&
+			IndexTupleSize((IndexTuple) PageGetItem(page, id)) <= ItemIdGetLength(id))
+			itup = (IndexTuple) PageGetItem(page, id);
+	}
+	if (itup == NULL)
+		cb_run_report_corrupt(rel, cursor->pages[cursor->at]);
+	return itup;
+}
+
+/* The data page that the root names for the cut. */
+static int
+cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
+			 ScanDirection dir)
+{
+	Buffer		buf = cb_run_read_page(kd->rel, cursor->item.root,
+									   CB_RUN_ROOT_LEVEL);
+	Page		page = BufferGetPage(buf);
+	OffsetNumber off;
+
+	cb_run_note_pages(kd->rel, cursor, page);
+	off = cb_tree_search_page(kd, cut, page, dir);
+	UnlockReleaseBuffer(buf);
+	return off - 1;
+}
+
+/* Does the cut lie inside the page in the copy, between two of its entries? */
+static bool
+cb_run_covers(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut)
+{
+	CbLeafTuple tuple;
+
+	return cursor->at >= 0 &&
+		cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor, 0, &tuple)) <= 0 &&
+		cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor,
+												 cursor->nentries - 1, &tuple)) > 0;
+}
+
+/* How many of the page's entries lie left of the cut. */
+static int
+cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut)
+{
+	int			low = 0;
+	int			high = cursor->nentries;
+
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+		CbLeafTuple tuple;
+
+		if (cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor, mid, &tuple)) <= 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+int
+cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
+			ScanDirection dir)
+{
+	int			left;
+
+	if (!cb_run_covers(kd, cursor, cut))
+		cb_run_load(kd->rel, cursor, cb_run_route(kd, cursor, cut, dir));
+	left = cb_run_search(kd, cursor, cut);
+	return ScanDirectionIsForward(dir) ? left : left - 1;
+}
+
+bool
+cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir)
+{
+	int			next = cursor->at + (ScanDirectionIsForward(dir) ? 1 : -1);
+
+	if (next < 0 || next >= cursor->npages)
+		return false;
+	cb_run_load(rel, cursor, next);
+	return true;
+}

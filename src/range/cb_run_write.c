@@ -1,0 +1,335 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_run_write.c
+ *	  Writing a run, and listing it.
+ *
+ * One record has all pages of the run in full and the item that lists it, so
+ * after a crash the run is there as a whole, or its pages are free ones that
+ * VACUUM finds.  The pages are new: no full-page image is logged for them
+ * besides.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "base/cb_base.h"
+#include "core/cb_filter.h"
+#include "miscadmin.h"
+#include "range/cb_range.h"
+#include "wal/cb_wal.h"
+
+/* entries of a data page, to begin with, and tries to find how many fit */
+#define CB_RUN_GUESS	500
+#define CB_RUN_TRIES	6
+
+/* a run while it is written */
+typedef struct CbRunWriter
+{
+	CbKeyDesc  *kd;
+	int			n;				/* entries without repetitions */
+	IndexTuple *items;
+	int		   *places;			/* of each in what was given, and of the end */
+	uint32	   *hashes;			/* NULL: no filters */
+	int			guess;
+	int			ndata;			/* data pages */
+	int			first[CB_RUN_MAX_PAGES + 1];	/* entry at which each begins */
+	IndexTuple	separators[CB_RUN_MAX_PAGES];	/* before each but the first */
+	Size		root_space;		/* that their downlinks take in the root */
+	CbRunItem	item;
+	Buffer		bufs[CB_RUN_MAX_PAGES];	/* data pages, filters, root */
+	PGAlignedBlock *images;
+} CbRunWriter;
+
+/* ---------- entries ---------- */
+
+/* Takes the entries without repetitions. */
+static void
+cb_run_take(CbRunWriter *writer, const CbSortEntry *entries, int n)
+{
+	CbKeyDesc  *kd = writer->kd;
+	bool		hashed = cb_key_prepare_hash(kd) != CB_HASH_NONE;
+
+	writer->items = MemoryContextAllocHuge(CurrentMemoryContext,
+										   sizeof(IndexTuple) * n);
+	writer->places = MemoryContextAllocHuge(CurrentMemoryContext,
+											sizeof(int) * (n + 1));
+	writer->hashes = hashed ?
+		MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint32) * n) : NULL;
+	for (int i = 0; i < n; i++)
+	{
+		IndexTuple	itup = entries[i].itup;
+
+		if (writer->n > 0 &&
+			cb_key_compare(kd, writer->items[writer->n - 1], itup) == 0)
+			continue;
+		if (hashed)
+			writer->hashes[writer->n] = entries[i].first_null ? 0 :
+				cb_key_hash(kd, entries[i].first);
+		writer->places[writer->n] = i;
+		writer->items[writer->n++] = itup;
+	}
+	writer->places[writer->n] = n;
+}
+
+/* ---------- pages ---------- */
+
+/* Makes a packed data page of some entries.  False: they do not fit. */
+static bool
+cb_run_pack_page(IndexTuple *items, int n, Page image)
+{
+	cb_page_init(image, CBP_RUN | CBP_PACKED, CB_RUN_DATA_LEVEL);
+	return cb_leaf_can_pack(items, n) && cb_leaf_put_base(image, items, n);
+}
+
+/* Makes a plain data page of as many entries as fit; returns how many. */
+static int
+cb_run_fill_page(IndexTuple *items, int n, Page image)
+{
+	int			i;
+
+	cb_page_init(image, CBP_RUN, CB_RUN_DATA_LEVEL);
+	for (i = 0; i < n; i++)
+	{
+		if (PageAddItem(image, (Item) items[i], IndexTupleSize(items[i]),
+						InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+			break;
+	}
+	return i;
+}
+
+/*
+ * Makes a data page of the first of n entries: packed, if there is a number
+ * that fits and is more than fit unpacked.  Returns how many.
+ */
+static int
+cb_run_make_page(CbRunWriter *writer, IndexTuple *items, int n, Page image)
+{
+	int			fits = 0;
+	int			beyond = Min(n, CB_PACK_MAX_ENTRIES) + 1;
+	int			next = writer->guess;
+
+	for (int try = 0; try < CB_RUN_TRIES && fits + 1 < beyond; try++)
+	{
+		next = Max(fits + 1, Min(next, beyond - 1));
+		if (cb_run_pack_page(items, next, image))
+		{
+			fits = next;
+			next += Max(next / 16, 1);
+		}
+		else
+		{
+			beyond = next;
+			next = fits > 0 ? (fits + beyond) / 2 : next * 7 / 8;
+		}
+	}
+	if (fits > 0)
+		writer->guess = fits;
+	if (fits > 0 && cb_run_pack_page(items, fits, image))
+		return fits;
+	return cb_run_fill_page(items, n, image);
+}
+
+/* What a downlink to a page that begins with an entry takes, at most. */
+static Size
+cb_run_downlink_space(IndexTuple itup)
+{
+	return CbItemSpace(itup) + MAXALIGN(sizeof(ItemPointerData));
+}
+
+/* Makes the data pages: as many as the root, and one record, can name. */
+static void
+cb_run_make_data(CbRunWriter *writer)
+{
+	int			done = 0;
+
+	while (done < writer->n &&
+		   writer->ndata < CB_RUN_MAX_PAGES - 1 - CB_RUN_MAX_FILTERS)
+	{
+		Size		space = cb_run_downlink_space(writer->items[done]);
+
+		if (writer->root_space + space > CB_PAGE_ROOM)
+			break;
+		writer->root_space += space;
+		writer->first[writer->ndata] = done;
+		if (done > 0)
+			writer->separators[writer->ndata] =
+				cb_key_make_separator(writer->kd, writer->items[done - 1],
+									  writer->items[done]);
+		done += cb_run_make_page(writer, writer->items + done, writer->n - done,
+								 (Page) writer->images[writer->ndata].data);
+		writer->ndata++;
+	}
+	writer->first[writer->ndata] = done;
+	writer->n = done;
+}
+
+static void
+cb_run_make_filters(CbRunWriter *writer)
+{
+	CbRunItem  *item = &writer->item;
+	PGAlignedBlock *images = writer->images + writer->ndata;
+
+	if (writer->hashes == NULL)
+		return;
+	item->nfilters = Min(CB_RUN_MAX_FILTERS,
+						 (writer->n + CB_RUN_FILTER_ENTRIES - 1) / CB_RUN_FILTER_ENTRIES);
+	for (int i = 0; i < item->nfilters; i++)
+		cb_run_filter_init((Page) images[i].data);
+	for (int i = 0; i < writer->n; i++)
+	{
+		uint64		place = (uint64) writer->hashes[i] * item->nfilters;
+		char	   *bits = CbRunFilterBits(images[place >> 32].data);
+
+		cb_filter_add((cb_atomic64 *) bits, CB_RUN_FILTER_LINES, (uint32) place);
+	}
+}
+
+/* Makes the root, once it is known where the data pages will be. */
+static void
+cb_run_make_root(CbRunWriter *writer, Page image)
+{
+	cb_page_init(image, CBP_RUN, CB_RUN_ROOT_LEVEL);
+	for (int i = 0; i < writer->ndata; i++)
+	{
+		BlockNumber blkno = BufferGetBlockNumber(writer->bufs[i]);
+		IndexTuple	downlink = i == 0 ? cb_key_minus_infinity(blkno) :
+			cb_key_make_downlink(writer->separators[i], blkno);
+
+		if (PageAddItem(image, (Item) downlink, IndexTupleSize(downlink),
+						InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+			elog(ERROR, "cache_batch: no room in the root of a run");
+		pfree(downlink);
+	}
+}
+
+/* Takes pages for all, and fills in what depends on where they are. */
+static void
+cb_run_take_pages(CbRunWriter *writer)
+{
+	CbRunItem  *item = &writer->item;
+
+	item->npages = writer->ndata + item->nfilters + 1;
+	item->nentries = writer->n;
+	for (int i = 0; i < item->npages; i++)
+		writer->bufs[i] = cb_tree_alloc_page(writer->kd->rel);
+	for (int i = 0; i < item->nfilters; i++)
+		item->filters[i] = BufferGetBlockNumber(writer->bufs[writer->ndata + i]);
+	item->root = BufferGetBlockNumber(writer->bufs[item->npages - 1]);
+	cb_run_make_root(writer, (Page) writer->images[item->npages - 1].data);
+}
+
+/* ---------- the action ---------- */
+
+static void
+cb_run_log(CbRunWriter *writer, Buffer range)
+{
+	xl_cb_spill xlrec = {.npages = writer->item.npages};
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbSpill);
+	XLogRegisterBuffer(0, range, REGBUF_STANDARD);
+	XLogRegisterBufData(0, (char *) &writer->item, sizeof(CbRunItem));
+	for (int i = 0; i < writer->item.npages; i++)
+		XLogRegisterBuffer(1 + i, writer->bufs[i],
+						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPILL);
+	PageSetLSN(BufferGetPage(range), lsn);
+	for (int i = 0; i < writer->item.npages; i++)
+		PageSetLSN(BufferGetPage(writer->bufs[i]), lsn);
+}
+
+/* The run's pages, and the item that lists it, as one atomic action. */
+static void
+cb_run_install(CbRunWriter *writer, Buffer range)
+{
+	Relation	rel = writer->kd->rel;
+
+	if (RelationNeedsWAL(rel))
+		XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 3);
+	CB_TEST_POINT("spill-before");
+	START_CRIT_SECTION();
+	for (int i = 0; i < writer->item.npages; i++)
+	{
+		memcpy(BufferGetPage(writer->bufs[i]), writer->images[i].data, BLCKSZ);
+		MarkBufferDirty(writer->bufs[i]);
+	}
+	cb_range_page_add(BufferGetPage(range), &writer->item);
+	MarkBufferDirty(range);
+	if (RelationNeedsWAL(rel))
+		cb_run_log(writer, range);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("spill-after");
+}
+
+/* Is the range page, which is locked, still that of all entries? */
+static bool
+cb_run_may_install(CbRunWriter *writer, Page range)
+{
+	return cb_range_page_has_room(range) &&
+		(CbPageIsRightmost(range) ||
+		 cb_key_compare(writer->kd, writer->items[writer->n - 1],
+						CbPageGetHighKey(range)) < 0);
+}
+
+int
+cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
+			 int n)
+{
+	CbRunWriter *writer = palloc0(sizeof(CbRunWriter));
+	Relation	rel = kd->rel;
+	Buffer		range;
+	bool		done;
+
+	writer->kd = kd;
+	writer->guess = CB_RUN_GUESS;
+	writer->images = palloc(sizeof(PGAlignedBlock) * CB_RUN_MAX_PAGES);
+	cb_run_take(writer, entries, n);
+	cb_run_make_data(writer);
+	cb_run_make_filters(writer);
+	cb_run_take_pages(writer);
+
+	range = ReadBuffer(rel, blkno);
+	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
+	done = cb_run_may_install(writer, BufferGetPage(range));
+	cb_tree_check_still_locked(rel, range);
+	if (done)
+		cb_run_install(writer, range);
+	UnlockReleaseBuffer(range);
+	for (int i = 0; i < writer->item.npages; i++)
+	{
+		if (done)
+			UnlockReleaseBuffer(writer->bufs[i]);
+		else
+			cb_tree_return_page(rel, writer->bufs[i]);
+	}
+	return done ? writer->places[writer->n] : 0;
+}
+
+/* Redo of XLOG_CB_SPILL: the run is there before it is listed. */
+void
+cb_redo_spill(XLogReaderState *record)
+{
+	xl_cb_spill *xlrec = (xl_cb_spill *) XLogRecGetData(record);
+	Buffer		buf;
+
+	for (int i = 1; i <= xlrec->npages; i++)
+	{
+		if (XLogReadBufferForRedo(record, i, &buf) != BLK_RESTORED)
+			elog(PANIC, "cache_batch: a record of a run has no images");
+		UnlockReleaseBuffer(buf);
+	}
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	{
+		CbRunItem	item;
+
+		memcpy(&item, XLogRecGetBlockData(record, 0, NULL), sizeof(item));
+		cb_range_page_add(BufferGetPage(buf), &item);
+		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
+		MarkBufferDirty(buf);
+	}
+	if (BufferIsValid(buf))
+		UnlockReleaseBuffer(buf);
+}
