@@ -79,7 +79,7 @@ cb_run_take(CbRunWriter *writer, const CbSortEntry *entries, int n)
 static bool
 cb_run_pack_page(IndexTuple *items, int n, Page image)
 {
-	cb_page_init(image, CBP_RUN | CBP_PACKED, CB_RUN_DATA_LEVEL);
+	cb_page_init(image, CBP_RUN, CB_RUN_DATA_LEVEL);
 	return cb_leaf_can_pack(items, n) && cb_leaf_put_base(image, items, n);
 }
 
