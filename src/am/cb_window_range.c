@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "am/cb_scan.h"
+#include "flush/cb_flush.h"
 #include "utils/memutils.h"
 
 /*
@@ -154,5 +155,8 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 		cb_window_set_cursor(so, i);
 		ranges->wanted[ranges->nwanted++] = i;
 	}
+	if (ranges->nwanted > 0)
+		cb_flush_note_run_reads(&so->view, ranges->nwanted,
+								ranges->state.nentries);
 	CB_TEST_POINT("scan-range-read");
 }

@@ -101,6 +101,7 @@ typedef enum CbCounter
 	CB_STAT_FLUSHES_PRESSURE,
 	CB_STAT_FLUSHES_DELAY,
 	CB_STAT_FLUSHES_HELP,
+	CB_STAT_FLUSHES_READS,
 	CB_STAT_LEAF_VISITS,		/* leaves locked and changed by applies */
 	CB_STAT_DESCENTS,			/* descents from the root by applies */
 	CB_STAT_APPLIED,			/* entries those applies put into leaves */

@@ -30,6 +30,7 @@
 #include "bucket/cb_bucket.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "range/cb_range.h"
 #include "storage/lmgr.h"
 #include "storage/shmem.h"
 
@@ -506,6 +507,7 @@ cb_attach_make_buckets(CbAttach *attach)
 		bucket = &cb_pool_buckets[number];
 		bucket->desc = desc->number;
 		bucket->nchunks = 0;
+		cb_store_relaxed(&bucket->run_reads, 0);
 		bucket->fence_len = 0;
 		if (i >= 0)
 		{
@@ -570,6 +572,24 @@ cb_attach_count_buckets(void)
 	return Max(1, Min(share, CB_DESC_MAX_BUCKETS / 2));
 }
 
+/*
+ * The bounds of its first buckets: those of its ranges, if they are enough, so
+ * that a bucket's entries make one run; else separators of the tree.
+ */
+static void
+cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber ranges)
+{
+	int			max = cb_attach_count_buckets() - 1;
+
+	if (ranges != 0)
+		attach->fences = cb_range_separators(kd->rel, ranges,
+											 CB_BUCKET_FENCE_SIZE,
+											 &attach->nfences);
+	if (attach->nfences < max / 2 || attach->nfences >= CB_DESC_MAX_BUCKETS)
+		attach->fences = cb_tree_sample_separators(kd, max, CB_BUCKET_FENCE_SIZE,
+												   &attach->nfences);
+}
+
 /* May this index have buckets at all? */
 static bool
 cb_attach_is_possible(Relation rel)
@@ -626,9 +646,7 @@ cb_desc_attach(const CbKeyDesc *kd)
 		cb_tree_read_meta(rel, NULL, &meta);
 		attach.tail = meta.journal_tail;
 		attach.has_ranges = meta.range_root != 0;
-		attach.fences = cb_tree_sample_separators(kd, cb_attach_count_buckets() - 1,
-												  CB_BUCKET_FENCE_SIZE,
-												  &attach.nfences);
+		cb_attach_find_fences(&attach, kd, meta.range_root);
 		attach.journal_limit = cb_desc_journal_limit(rel);
 		CB_TEST_POINT("attach-before");
 		cb_journal_visit_head(rel, &cb_attach_sink, &attach);

@@ -23,10 +23,11 @@ typedef enum CbFlushCause
 	CB_FLUSH_FULL,				/* the bucket was full */
 	CB_FLUSH_PRESSURE,			/* the pool was nearly full */
 	CB_FLUSH_DELAY,				/* its entries were older than max_delay */
-	CB_FLUSH_HELP				/* an insertion found no room */
+	CB_FLUSH_HELP,				/* an insertion found no room */
+	CB_FLUSH_READS				/* scans had to read its range buffers */
 } CbFlushCause;
 
-#define CB_NUM_FLUSH_CAUSES 7
+#define CB_NUM_FLUSH_CAUSES 8
 
 /* ---------- cb_sweep.c ---------- */
 
@@ -83,6 +84,13 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
  * others who are at it.  Returns whether there were entries in them.
  */
 extern bool cb_flush_ranges(Relation rel);
+
+/*
+ * A scan had to read so many runs of the range that the view's bucket is in,
+ * which hold nentries: asks for a merge once that would have cost less.
+ */
+extern void cb_flush_note_run_reads(const CbBucketView *view, int nruns,
+									int64 nentries);
 
 /* Has a publication made flushes due? */
 extern bool cb_flush_is_due(const CbPublishResult *result);

@@ -52,8 +52,12 @@ extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 							const CbCut *cut, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
 
-/* The leftmost range page's block. */
-extern BlockNumber cb_range_first(Relation rel, BlockNumber root);
+/*
+ * Separators between ranges, in order, none larger than max_size; all is
+ * palloc'd.
+ */
+extern IndexTuple *cb_range_separators(Relation rel, BlockNumber root,
+									   Size max_size, int *n);
 
 /*
  * Makes the first range page and the router, unless another did.  Returns the
@@ -141,6 +145,9 @@ typedef struct CbRangeState
 /* Takes down a locked range page, but lsn and blkno. */
 extern void cb_range_read(Relation rel, Page page, CbRangeState *state);
 
+/* Takes down a range page; no lock is held. */
+extern void cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state);
+
 extern bool cb_range_lock(Relation rel, BlockNumber range, bool wait);
 extern void cb_range_unlock(Relation rel, BlockNumber range);
 
@@ -180,7 +187,12 @@ extern int64 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
 /* Is the index so large that buckets spill? */
 extern bool cb_range_is_wanted(Relation rel);
 
-/* Merges all runs that are listed now into the tree; waits for others. */
-extern void cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats);
+/*
+ * Merges the runs of all ranges that have a part of [low, high) into the tree;
+ * NULL: infinite.  wait: for others who are at it, else leaves theirs out.
+ */
+extern void cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low,
+								   IndexTuple high, bool wait,
+								   CbApplyStats *stats);
 
 #endif							/* CB_RANGE_H */

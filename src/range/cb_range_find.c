@@ -121,15 +121,32 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 	}
 }
 
-BlockNumber
-cb_range_first(Relation rel, BlockNumber root)
+/* The router's separators, but those larger than max_size: see there. */
+static int
+cb_range_copy_separators(Page router, Size max_size, IndexTuple *separators)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(router);
+	int			n = 0;
+
+	for (OffsetNumber off = OffsetNumberNext(FirstOffsetNumber); off <= max; off++)
+	{
+		IndexTuple	itup = CbPageGetTuple(router, off);
+
+		if (IndexTupleSize(itup) <= max_size)
+			separators[n++] = CopyIndexTuple(itup);
+	}
+	return n;
+}
+
+IndexTuple *
+cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
 {
 	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
-	BlockNumber blkno = BTreeTupleGetDownLink(CbPageGetTuple(BufferGetPage(buf),
-															 FirstOffsetNumber));
+	IndexTuple *separators = palloc(sizeof(IndexTuple) * MaxIndexTuplesPerPage);
 
+	*n = cb_range_copy_separators(BufferGetPage(buf), max_size, separators);
 	UnlockReleaseBuffer(buf);
-	return blkno;
+	return separators;
 }
 
 /* ---------- making and splitting ---------- */

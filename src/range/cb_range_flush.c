@@ -233,45 +233,55 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	return spilled;
 }
 
-/* ---------- all ranges ---------- */
+/* ---------- several ranges ---------- */
 
-/* Merges the runs of one range; returns the one to its right. */
+/*
+ * Merges the runs of one range, unless it begins at high or right of it;
+ * returns the one to its right.
+ */
 static BlockNumber
-cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, CbApplyStats *stats)
+cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
+				   bool wait, CbApplyStats *stats)
 {
 	Relation	rel = kd->rel;
 	CbRangeState *state = palloc(sizeof(CbRangeState));
 	BlockNumber next;
-	Buffer		buf = ReadBuffer(rel, blkno);
 
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	cb_range_read(rel, BufferGetPage(buf), state);
-	UnlockReleaseBuffer(buf);
-	if (state->nruns > 0 || state->nretired > 0)
+	cb_range_look(rel, blkno, state);
+	next = state->next;
+	if (high != NULL && state->low != NULL &&
+		cb_key_compare(kd, state->low, high) >= 0)
+		next = InvalidBlockNumber;
+	else if ((state->nruns > 0 || state->nretired > 0) &&
+			 cb_range_lock(rel, blkno, wait))
 	{
-		(void) cb_range_lock(rel, blkno, true);
 		if (state->nruns > 0)
 			cb_range_merge(kd, blkno, NULL, 0, stats);
 		cb_range_free_retired(rel, blkno);
 		cb_range_unlock(rel, blkno);
 	}
-	next = state->next;
 	pfree(state);
 	return next;
 }
 
 void
-cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats)
+cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
+					   bool wait, CbApplyStats *stats)
 {
+	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
 	BlockNumber root = cb_range_root(kd->rel);
 	BlockNumber blkno;
+	Buffer		buf;
 
 	if (root == 0)
 		return;
-	blkno = cb_range_first(kd->rel, root);
+	buf = cb_range_find(kd, root, &cut, ForwardScanDirection, BUFFER_LOCK_SHARE,
+						InvalidBlockNumber, NULL);
+	blkno = BufferGetBlockNumber(buf);
+	UnlockReleaseBuffer(buf);
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_merge_one(kd, blkno, stats);
+		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
 		CHECK_FOR_INTERRUPTS();
 	}
 }

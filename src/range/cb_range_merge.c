@@ -150,8 +150,7 @@ cb_merge_add_run(CbRangeMerge *merge, const CbRunItem *item)
 	} while (cb_run_turn(rel, &merge->cursor, ForwardScanDirection));
 }
 
-/* Reads a range page. */
-static void
+void
 cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
 {
 	Buffer		buf = ReadBuffer(rel, blkno);

@@ -74,7 +74,7 @@ SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
 	'staged', 'journaled', 'direct', 'flushed',
 	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
-	'flushes_pressure', 'flushes_delay', 'flushes_help', 'no_room',
+	'flushes_pressure', 'flushes_delay', 'flushes_help', 'flushes_reads', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
 	'dropped', 'cooled', 'spilled', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
 SELECT columns_are('cache_batch_stat_pool', ARRAY[
