@@ -124,6 +124,41 @@ cb_guc_define_startup(void)
 							context, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
+/* Those for indexes that are larger than memory. */
+static void
+cb_guc_define_sizes(void)
+{
+	DefineCustomStringVariable("cache_batch.cold_threshold",
+							   "Size of an index beyond which workers pack its coldest leaves densely.",
+							   "A size, or a percentage of shared_buffers.  off: they do not.",
+							   &cb_cold_threshold,
+							   "off",
+							   PGC_SIGHUP, 0,
+							   cb_guc_check_threshold, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.cold_rate",
+							"Leaves of an index that workers look at in a second, to pack cold ones.",
+							NULL,
+							&cb_cold_rate,
+							200, 1, 1000000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("cache_batch.spill_threshold",
+							   "Size of an index beyond which flushed buckets may become range buffers.",
+							   "A size, or a percentage of shared_buffers.  off: they go to the leaves.",
+							   &cb_spill_threshold,
+							   "10%",
+							   PGC_SIGHUP, 0,
+							   cb_guc_check_threshold, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.spill_target",
+							"Entries that a range buffer collects for each leaf before they are applied.",
+							NULL,
+							&cb_spill_target,
+							32, 1, 1000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
 /* Defines every setting and reserves the prefix; once, at load. */
 void
 cb_guc_define(void)
@@ -163,36 +198,7 @@ cb_guc_define(void)
 							60, 1, 24 * 3600,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 
-	DefineCustomStringVariable("cache_batch.cold_threshold",
-							   "Size of an index beyond which workers pack its coldest leaves densely.",
-							   "A size, or a percentage of shared_buffers.  off: they do not.",
-							   &cb_cold_threshold,
-							   "off",
-							   PGC_SIGHUP, 0,
-							   cb_guc_check_threshold, NULL, NULL);
-
-	DefineCustomIntVariable("cache_batch.cold_rate",
-							"Leaves of an index that workers look at in a second, to pack cold ones.",
-							NULL,
-							&cb_cold_rate,
-							200, 1, 1000000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-
-	DefineCustomStringVariable("cache_batch.spill_threshold",
-							   "Size of an index beyond which flushed buckets may become range buffers.",
-							   "A size, or a percentage of shared_buffers.  off: they go to the leaves.",
-							   &cb_spill_threshold,
-							   "10%",
-							   PGC_SIGHUP, 0,
-							   cb_guc_check_threshold, NULL, NULL);
-
-	DefineCustomIntVariable("cache_batch.spill_target",
-							"Entries that a range buffer collects for each leaf before they are applied.",
-							NULL,
-							&cb_spill_target,
-							32, 1, 1000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-
+	cb_guc_define_sizes();
 	cb_guc_define_startup();
 
 #ifdef CB_TESTPOINTS
