@@ -39,6 +39,8 @@ SELECT is(cache_batch_adopt_operator_classes(), 0, 'nothing left to adopt');
 SELECT has_function('cache_batch_flush', ARRAY['regclass']);
 SELECT has_function('cache_batch_cool', ARRAY['regclass']);
 SELECT has_function('cache_batch_cool', ARRAY['regclass', 'anyelement', 'anyelement']);
+SELECT has_function('cache_batch_warm', ARRAY['regclass']);
+SELECT has_function('cache_batch_warm', ARRAY['regclass', 'anyelement', 'anyelement']);
 SELECT has_function('cache_batch_verify', ARRAY['regclass', 'boolean']);
 SELECT has_function('cache_batch_metapage', ARRAY['regclass']);
 SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
