@@ -152,7 +152,8 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT journal_reads bigint,
 	OUT splits bigint,
 	OUT dropped bigint,
-	OUT cooled bigint)
+	OUT cooled bigint,
+	OUT vacuum_skipped bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_stat_reset() RETURNS void
@@ -239,7 +240,8 @@ SELECT n.nspname AS schemaname,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,
-	   pg_stat_get_tuples_fetched(i.oid) AS idx_tup_fetch
+	   pg_stat_get_tuples_fetched(i.oid) AS idx_tup_fetch,
+	   s.vacuum_skipped
 FROM pg_class i
 	 JOIN pg_am a ON a.oid = i.relam
 	 JOIN pg_index x ON x.indexrelid = i.oid

@@ -119,6 +119,28 @@ cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid)
 	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->base, i));
 }
 
+int
+cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids)
+{
+	uint64		numbers[CB_PACK_BLOCK];
+	int			n = cb_pack_read_tids(&leaf->base, i, numbers);
+
+	for (int k = 0; k < n; k++)
+	{
+		if ((OffsetNumber) numbers[k] == InvalidOffsetNumber)
+			return 0;
+		cb_leaf_set_tid(&tids[k], numbers[k]);
+	}
+	return n;
+}
+
+int
+cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
+				   BlockNumber *high)
+{
+	return cb_pack_heap_range(&leaf->base, i, low, high);
+}
+
 /* Reads entry i of the base into the arena; how many: 1, 0 if it is damaged. */
 static int
 cb_leaf_read_one(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)

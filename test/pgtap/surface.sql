@@ -78,7 +78,7 @@ SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
 	'flushes_pressure', 'flushes_delay', 'flushes_help', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
-	'dropped', 'cooled', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+	'dropped', 'cooled', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch', 'vacuum_skipped']);
 SELECT columns_are('cache_batch_stat_pool', ARRAY[
 	'pool_size', 'chunk_size', 'chunks', 'chunks_free', 'buckets',
 	'buckets_free', 'descriptors', 'descriptors_used', 'indexes', 'no_room']);
