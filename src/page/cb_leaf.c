@@ -85,17 +85,20 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 bool
 cb_leaf_check(const CbLeaf *leaf)
 {
+	ItemPointerData tids[CB_PACK_BLOCK];
 	char	   *blob;
 	Size		len;
+	int			n;
 
 	if (leaf->nbase == 0)
 		return true;
 	blob = cb_leaf_blob(leaf->page, &len);
 	if (!cb_pack_check(blob, len))
 		return false;
-	for (int i = 0; i < leaf->nbase; i++)
+	for (int i = 0; i < leaf->nbase; i += n)
 	{
-		if ((OffsetNumber) cb_pack_tid(&leaf->base, i) == InvalidOffsetNumber)
+		n = cb_leaf_read_tids(leaf, i, tids);
+		if (n == 0)
 			return false;
 	}
 	return true;
