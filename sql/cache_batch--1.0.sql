@@ -50,6 +50,17 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_batch_cool(regclass, anyelement, anyelement) IS
 	'the same for the leaves of a range of keys of the first column; null: no bound';
 
+CREATE FUNCTION cache_batch_warm(index regclass) RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_batch_warm(regclass) IS
+	'reads all leaves of an index into memory, and lets them count as used; returns how many';
+
+CREATE FUNCTION cache_batch_warm(index regclass, lo anyelement, hi anyelement)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_batch_warm(regclass, anyelement, anyelement) IS
+	'the same for the leaves of a range of keys of the first column; null: no bound';
+
 -- checking
 
 CREATE FUNCTION cache_batch_verify(index regclass,
@@ -143,7 +154,8 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT splits bigint,
 	OUT dropped bigint,
 	OUT cooled bigint,
-	OUT spilled bigint)
+	OUT spilled bigint,
+	OUT vacuum_skipped bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_stat_reset() RETURNS void
@@ -229,6 +241,7 @@ SELECT n.nspname AS schemaname,
 	   s.dropped,
 	   s.cooled,
 	   s.spilled,
+	   s.vacuum_skipped,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,

@@ -1,4 +1,5 @@
--- cache_batch_cool() packs the leaves of a range of keys densely
+-- cache_batch_cool() packs the leaves of a range of keys densely; cache_batch_warm()
+-- reads them
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS cache_batch;
 RESET client_min_messages;
@@ -72,16 +73,37 @@ VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) co;
 SELECT cache_batch_cool(i) > 0 AS freed FROM unnest('{co_k,co_t,co_few,co_plain}'::regclass[]) i;
 SELECT * FROM co_sound();
 
+-- a range that will be used: leaves of one level-1 page, and of several
+SELECT cache_batch_warm(i) - n AS missed FROM unnest('{co_k,co_t,co_few,co_plain}'::regclass[]) i, co_pages(i, 'leaf');
+SELECT cache_batch_warm('co_t', 'event of 8'::text, 'event of f'::text) BETWEEN 2 AND n - 2 AS some,
+	cache_batch_warm('co_t', 'z'::varchar, NULL) AS first, cache_batch_warm('co_t', NULL, 'a'::text) AS last,
+	cache_batch_warm('co_t', 'event of f'::text, 'event of 8'::text) AS none
+FROM co_pages('co_t', 'leaf');
+CREATE TABLE co_wide (k text) WITH (autovacuum_enabled = off);
+ALTER TABLE co_wide ALTER k SET STORAGE PLAIN;
+CREATE INDEX co_wide_k ON co_wide USING cachebatch (k) WITH (pack_leaves = off);
+SELECT cache_batch_warm('co_wide_k') AS of_one_leaf;
+INSERT INTO co_wide SELECT lpad(i::text, 1000, '0') FROM generate_series(1, 700) i;
+REINDEX INDEX co_wide_k;
+SELECT n AS leaves FROM co_pages('co_wide_k', 'leaf');
+SELECT root_level FROM cache_batch_metapage('co_wide_k');
+SELECT lo, hi, cache_batch_warm('co_wide_k', lpad(lo::text, 1000, '0'), lpad(hi::text, 1000, '0')) AS leaves
+FROM (VALUES (NULL, NULL), (1, 700), (1, 1), (1, 350), (351, 700), (350, 350), (700, NULL), (NULL, 0), (701, NULL), (400, 300)) v (lo, hi);
+
 -- what is refused
 SELECT cache_batch_cool(NULL, 1, 2) IS NULL AS is_null;
 SELECT cache_batch_cool('co_k', 1, 2);
 SELECT cache_batch_cool('co_t', 'a'::name, 'b'::name);
 SELECT cache_batch_cool('co');
+SELECT cache_batch_warm(NULL, 1, 2) IS NULL AS is_null;
+SELECT cache_batch_warm('co_k', 1, 2);
+SELECT cache_batch_warm('co');
 CREATE ROLE co_role;
 SET ROLE co_role;
 SELECT cache_batch_cool('co_k');
+SELECT cache_batch_warm('co_k');
 RESET ROLE;
 DROP ROLE co_role;
 
 DROP FUNCTION co_sound(), co_note(), co_fill(int, int), co_pages(regclass, text);
-DROP TABLE co, co_before;
+DROP TABLE co, co_wide, co_before;

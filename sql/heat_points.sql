@@ -80,6 +80,11 @@ SELECT count(*) > 1000 AS items FROM generate_series(1, 20) b,
 	cache_batch_page_items('heat_a', b);
 SELECT * FROM heat_ages;
 
+-- leaves of a range that will be used are as warm as can be
+SET cache_batch.test_heat_ahead = 40030;
+SELECT cache_batch_warm('heat_a', 5000, 6000);
+SELECT * FROM heat_ages;
+
 -- a batch writes each of its leaves once
 SET cache_batch.test_heat_ahead = 40040;
 INSERT INTO heat VALUES (1), (1), (2), (5000), (19999);

@@ -111,6 +111,7 @@ typedef enum CbCounter
 	CB_STAT_DROPPED,			/* dead entries dropped by applies */
 	CB_STAT_COOLED,				/* leaves freed by packing cold ranges */
 	CB_STAT_SPILLED,			/* entries flushed to range buffers */
+	CB_STAT_VACUUM_SKIPPED,		/* packed leaves that VACUUM need not decode */
 	CB_NUM_COUNTERS
 } CbCounter;
 

@@ -203,6 +203,16 @@ cb_heat_sample(Relation rel, BlockNumber block, CbHeatKind kind)
 }
 
 void
+cb_heat_touch(Relation rel, BlockNumber block)
+{
+	if (cb_heat_shared == NULL)
+		return;
+	for (int kind = 0; kind < CB_HEAT_KINDS; kind++)
+		cb_heatmap_note(cb_heat_slot(rel, block), (CbHeatKind) kind,
+						cb_heat_now());
+}
+
+void
 cb_heat_inherit(Relation rel, BlockNumber block, BlockNumber from)
 {
 	if (cb_heat_shared != NULL)

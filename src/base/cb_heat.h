@@ -53,6 +53,9 @@ cb_heat_note(Relation rel, BlockNumber block, CbHeatKind kind)
 		cb_heat_sample(rel, block, kind);
 }
 
+/* The leaf will be needed: it counts as read and written at present. */
+extern void cb_heat_touch(Relation rel, BlockNumber block);
+
 /* A page takes over entries of a leaf: it is as warm, unless it is warmer. */
 extern void cb_heat_inherit(Relation rel, BlockNumber block, BlockNumber from);
 

@@ -132,6 +132,21 @@ extern int	cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap,
 extern uint64_t cb_pack_tid(const CbPackReader *reader, int i);
 
 /*
+ * The TIDs of entry i and of those behind it in its block, in tids, which has
+ * room for CB_PACK_BLOCK; how many.  0: there is no entry i, or the blob is
+ * damaged.
+ */
+extern int	cb_pack_read_tids(const CbPackReader *reader, int i,
+							  uint64_t *tids);
+
+/*
+ * The heap blocks of these TIDs are not outside of *low to *high, whatever the
+ * blob's bytes are; O(1).  How many they are; 0 as above.
+ */
+extern int	cb_pack_heap_range(const CbPackReader *reader, int i,
+							   uint32_t *low, uint32_t *high);
+
+/*
  * Kill hints: a bit an entry, 0 in a new blob.  They may be set by several at
  * a time; one may get lost then.  set: true if it was not set before.
  */

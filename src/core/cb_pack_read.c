@@ -214,6 +214,49 @@ cb_pack_tid(const CbPackReader *reader, int i)
 						   cb_pack_heap_base(block));
 }
 
+int
+cb_pack_read_tids(const CbPackReader *reader, int i, uint64_t *tids)
+{
+	const CbPackBlock *block;
+	uint32_t	first;
+	uint32_t	n;
+	uint32_t	bits;
+
+	if ((uint32_t) i >= reader->count)
+		return 0;
+	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
+	if (block == NULL)
+		return 0;
+	bits = block->heap_bits + reader->offset_bits;
+	for (uint32_t k = (uint32_t) i - first; k < n; k++)
+		*tids++ = cb_pack_get_tid(reader->blob + block->data, k, bits,
+								  cb_pack_ones(bits), reader->offset_bits,
+								  cb_pack_heap_base(block));
+	return (int) (first + n) - i;
+}
+
+int
+cb_pack_heap_range(const CbPackReader *reader, int i, uint32_t *low,
+				   uint32_t *high)
+{
+	const CbPackBlock *block;
+	uint32_t	first;
+	uint32_t	n;
+	uint64_t	end;
+
+	if ((uint32_t) i >= reader->count)
+		return 0;
+	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
+	if (block == NULL)
+		return 0;
+	*low = (uint32_t) (cb_pack_heap_base(block) >> 16);
+	end = *low + cb_pack_ones(block->heap_bits);
+	*high = (uint32_t) (end < UINT32_MAX ? end : UINT32_MAX);
+	if (end > UINT32_MAX)
+		*low = 0;				/* the sum of base and difference may wrap */
+	return (int) (first + n) - i;
+}
+
 /* Finds the columns of a WORDS block whose bodies are at pos. */
 static bool
 cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,

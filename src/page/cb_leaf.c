@@ -85,17 +85,20 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 bool
 cb_leaf_check(const CbLeaf *leaf)
 {
+	ItemPointerData tids[CB_PACK_BLOCK];
 	char	   *blob;
 	Size		len;
+	int			n;
 
 	if (leaf->nbase == 0)
 		return true;
 	blob = cb_leaf_blob(leaf->page, &len);
 	if (!cb_pack_check(blob, len))
 		return false;
-	for (int i = 0; i < leaf->nbase; i++)
+	for (int i = 0; i < leaf->nbase; i += n)
 	{
-		if ((OffsetNumber) cb_pack_tid(&leaf->base, i) == InvalidOffsetNumber)
+		n = cb_leaf_read_tids(leaf, i, tids);
+		if (n == 0)
 			return false;
 	}
 	return true;
@@ -117,6 +120,28 @@ void
 cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid)
 {
 	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->base, i));
+}
+
+int
+cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids)
+{
+	uint64		numbers[CB_PACK_BLOCK];
+	int			n = cb_pack_read_tids(&leaf->base, i, numbers);
+
+	for (int k = 0; k < n; k++)
+	{
+		if ((OffsetNumber) numbers[k] == InvalidOffsetNumber)
+			return 0;
+		cb_leaf_set_tid(&tids[k], numbers[k]);
+	}
+	return n;
+}
+
+int
+cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
+				   BlockNumber *high)
+{
+	return cb_pack_heap_range(&leaf->base, i, low, high);
 }
 
 /* Reads entry i of the base into the arena; how many: 1, 0 if it is damaged. */

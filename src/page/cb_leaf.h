@@ -63,6 +63,16 @@ extern IndexTuple cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple);
 extern void cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid);
 
 /*
+ * The TIDs of entry i of the base and of some behind it, in tids, which has room
+ * for CB_PACK_BLOCK; how many.  0: the base is damaged.
+ */
+extern int	cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids);
+
+/* The same, but only blocks of the table beyond which none of these TIDs is. */
+extern int	cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
+							   BlockNumber *high);
+
+/*
  * All entries of the base, in order, in the arena's memory; room for nbase.
  * False: the base is damaged.
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cb_cool_fn.c
- *	  cache_batch_cool(): packs the leaves of a range of keys on request.
+ *	  cache_batch_cool() and cache_batch_warm(): what a user knows of the use
+ *	  of a range of keys.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +24,15 @@
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_cool);
+PG_FUNCTION_INFO_V1(cache_batch_warm);
+
+/* a range of keys, in the index's order, as the arguments say */
+typedef struct CbCoolBounds
+{
+	CbCut		lo;
+	CbCut		hi;
+	ScanKeyData keys[2];
+} CbCoolBounds;
 
 /*
  * Opens the index and its table.  The table's lock keeps VACUUM away, as it
@@ -97,6 +107,33 @@ cb_cool_fn_run(Relation rel, CbCoolRange *range)
 	cb_owner_end(&mark);
 }
 
+/* The bounds of the call; without arguments for them there are none. */
+static void
+cb_cool_fn_get_bounds(FunctionCallInfo fcinfo, Relation rel,
+					  CbCoolBounds *bounds)
+{
+	int			lo_arg = 1;
+	int			hi_arg = 2;
+
+	memset(bounds, 0, sizeof(CbCoolBounds));
+	bounds->lo.kind = CB_CUT_MIN;
+	bounds->hi.kind = CB_CUT_MAX;
+	if (PG_NARGS() == 1)
+		return;
+	cb_cool_fn_check_type(rel, get_fn_expr_argtype(fcinfo->flinfo, 1));
+	if ((rel->rd_indoption[0] & INDOPTION_DESC) != 0)
+	{
+		lo_arg = 2;
+		hi_arg = 1;
+	}
+	if (!PG_ARGISNULL(lo_arg))
+		cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(lo_arg), false,
+							&bounds->keys[0], &bounds->lo);
+	if (!PG_ARGISNULL(hi_arg))
+		cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(hi_arg), true,
+							&bounds->keys[1], &bounds->hi);
+}
+
 /*
  * cache_batch_cool(index regclass) returns bigint
  * cache_batch_cool(index regclass, lo anyelement, hi anyelement) returns bigint
@@ -106,11 +143,8 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 {
 	Relation	heap;
 	Relation	rel;
-	bool		bounded = PG_NARGS() > 1;
-	int			lo_arg = 1;
-	int			hi_arg = 2;
+	CbCoolBounds bounds;
 	CbCoolRange *range = palloc0(sizeof(CbCoolRange));
-	ScanKeyData keys[2];
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -118,24 +152,39 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 	cb_sqlfn_check_primary("cache_batch_cool");
 	rel = cb_cool_fn_open(PG_GETARG_OID(0), &heap);
 	cb_sqlfn_check_owner(rel);
-	range->lo.kind = CB_CUT_MIN;
-	range->at.kind = CB_CUT_MAX;
+	cb_cool_fn_get_bounds(fcinfo, rel, &bounds);
+	range->lo = bounds.lo;
+	range->at = bounds.hi;
 	range->budget = PG_INT64_MAX;
-	if (bounded)
-	{
-		cb_cool_fn_check_type(rel, get_fn_expr_argtype(fcinfo->flinfo, 1));
-		if ((rel->rd_indoption[0] & INDOPTION_DESC) != 0)
-		{
-			lo_arg = 2;
-			hi_arg = 1;
-		}
-		if (!PG_ARGISNULL(lo_arg))
-			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(lo_arg), false, &keys[0], &range->lo);
-		if (!PG_ARGISNULL(hi_arg))
-			cb_cool_fn_make_cut(rel, PG_GETARG_DATUM(hi_arg), true, &keys[1], &range->at);
-	}
 	cb_cool_fn_run(rel, range);
 	relation_close(rel, RowExclusiveLock);
 	table_close(heap, NoLock);
 	PG_RETURN_INT64(range->freed);
+}
+
+/*
+ * cache_batch_warm(index regclass) returns bigint
+ * cache_batch_warm(index regclass, lo anyelement, hi anyelement) returns bigint
+ */
+Datum
+cache_batch_warm(PG_FUNCTION_ARGS)
+{
+	Relation	rel;
+	CbCoolBounds bounds;
+	CbKeyDesc	kd;
+	CbOwnerMark mark;
+	int64		leaves;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	cb_sqlfn_check_owner(rel);
+	cb_cool_fn_get_bounds(fcinfo, rel, &bounds);
+
+	cb_owner_begin(rel, &mark);
+	cb_key_init(&kd, rel);
+	leaves = cb_tree_warm(&kd, &bounds.lo, &bounds.hi);
+	cb_owner_end(&mark);
+	relation_close(rel, AccessShareLock);
+	PG_RETURN_INT64(leaves);
 }

@@ -15,6 +15,10 @@
  *
  * Nothing is held while waiting for a cleanup lock (B5).
  *
+ * Entries that cannot be dead are not looked at: VACUUM's dead TIDs are known,
+ * and a packed leaf says of its entries, some dozens at a time, between which
+ * blocks of the table their TIDs lie.
+ *
  * A leaf that is left without entries is taken out of the tree at once, if it
  * can be (cb_unlink.c).  That moves no entries, so the pass misses none: who
  * puts entries into the range from now on, puts new ones (I4).
@@ -23,6 +27,8 @@
  */
 #include "postgres.h"
 
+#include "access/heapam.h"
+#include "access/table.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
@@ -35,8 +41,10 @@
 #include "storage/indexfsm.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "tree/cb_tree.h"
 #include "utils/backend_progress.h"
+#include "utils/rel.h"
 #include "wal/cb_wal.h"
 
 typedef struct CbDeleteState
@@ -46,6 +54,10 @@ typedef struct CbDeleteState
 	IndexBulkDeleteResult *stats;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
+	const VacDeadItems *dead;	/* what the callback calls dead; NULL: not known */
+	BlockNumber first_dead;		/* blocks of the table that all of it is in */
+	BlockNumber last_dead;
+	int64		skipped;		/* bases of leaves that were not looked at */
 	BTCycleId	cycleid;
 	CbUnlinker *unlinker;
 	CbPos		tail;			/* journal tail when the pass began */
@@ -135,10 +147,129 @@ cb_delete_report_corrupt(CbDeleteState *state, Buffer buf, const char *what)
 			 errhint("Please REINDEX it.")));
 }
 
+/* ---------- what is dead ---------- */
+
+/*
+ * The TIDs that the callback calls dead; NULL: ask it.
+ *
+ * VACUUM of a heap hands its array of dead TIDs on to its callback.  Others do
+ * not: CREATE INDEX CONCURRENTLY has a callback that has to be given every TID.
+ * VACUUM is known by its process flag, which is of this transaction alone and
+ * which its parallel workers have too.
+ */
+static const VacDeadItems *
+cb_delete_get_dead(const CbDeleteState *state)
+{
+	VacDeadItems *dead = state->callback_state;
+	Relation	heap;
+	bool		is_heap;
+
+	if ((MyProc->statusFlags & PROC_IN_VACUUM) == 0)
+		return NULL;
+	heap = table_open(state->rel->rd_index->indrelid, NoLock);
+	is_heap = heap->rd_tableam == GetHeapamTableAmRoutine();
+	table_close(heap, NoLock);
+
+	/* the callback agrees, or it is another one */
+	if (!is_heap || dead->num_items <= 0 || dead->num_items > dead->max_items ||
+		!state->callback(&dead->items[0], dead) ||
+		!state->callback(&dead->items[dead->num_items - 1], dead))
+		return NULL;
+	return dead;
+}
+
+static void
+cb_delete_set_dead(CbDeleteState *state)
+{
+	state->dead = cb_delete_get_dead(state);
+	state->first_dead = 0;
+	state->last_dead = InvalidBlockNumber;
+	if (state->dead != NULL)
+	{
+		const ItemPointerData *items = state->dead->items;
+
+		state->first_dead = ItemPointerGetBlockNumber(&items[0]);
+		state->last_dead = ItemPointerGetBlockNumber(&items[state->dead->num_items - 1]);
+	}
+#ifdef CB_MUTATE_I4_SKIPCALLER
+	else
+		state->first_dead = InvalidBlockNumber;
+#endif
+}
+
+/* Can a TID in these blocks of the table be dead? */
+static bool
+cb_delete_may_be_dead(const CbDeleteState *state, BlockNumber low,
+					  BlockNumber high)
+{
+	int			begin = 0;
+	int			end;
+
+	if (high < state->first_dead || low > state->last_dead)
+		return false;
+	if (state->dead == NULL)
+		return true;
+#ifdef CB_MUTATE_I4_SKIP
+	high = low;
+#endif
+
+	/* the first one that is not below them: there is one */
+	end = state->dead->num_items - 1;
+	while (begin < end)
+	{
+		int			mid = begin + (end - begin) / 2;
+
+		if (ItemPointerGetBlockNumber(&state->dead->items[mid]) < low)
+			begin = mid + 1;
+		else
+			end = mid;
+	}
+	return ItemPointerGetBlockNumber(&state->dead->items[begin]) <= high;
+}
+
 static inline bool
 cb_delete_is_dead(CbDeleteState *state, ItemPointer tid)
 {
-	return state->callback(tid, state->callback_state);
+	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid);
+
+	return block >= state->first_dead && block <= state->last_dead &&
+		state->callback(tid, state->callback_state);
+}
+
+/* ---------- the leaves ---------- */
+
+/* Finds what is to go from a leaf's base. */
+static void
+cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
+					  CbDeletable *dead)
+{
+	ItemPointerData tids[CB_PACK_BLOCK];
+	bool		skipped = true;
+	BlockNumber low;
+	BlockNumber high;
+	int			n;
+
+	for (int i = 0; i < leaf->nbase; i += n)
+	{
+		n = cb_leaf_heap_range(leaf, i, &low, &high);
+		if (n > 0 && !cb_delete_may_be_dead(state, low, high))
+			continue;
+		skipped = false;
+#ifdef CB_MUTATE_U15_VACUUM
+		break;
+#endif
+		if (n == 0 || cb_leaf_read_tids(leaf, i, tids) != n)
+			cb_delete_report_corrupt(state, buf, "a damaged base");
+		for (int k = 0; k < n; k++)
+		{
+			if (cb_delete_is_dead(state, &tids[k]))
+				dead->ordinals[dead->nordinals++] = i + k;
+		}
+	}
+	if (dead->nordinals > 0 && !cb_leaf_check(leaf))
+		cb_delete_report_corrupt(state, buf, "a damaged base");
+	if (skipped && leaf->nbase > 0)
+		state->skipped++;
 }
 
 /* Finds what is to go from a leaf; returns how many entries it has. */
@@ -152,21 +283,11 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 
 	if (max > MaxIndexTuplesPerPage)
 		cb_delete_report_corrupt(state, buf, "too many items");
-	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
+	if (!cb_leaf_open(&leaf, page))
 		cb_delete_report_corrupt(state, buf, "a damaged base");
 
 	dead->nordinals = dead->noffsets = 0;
-	for (int i = 0; i < leaf.nbase; i++)
-	{
-		ItemPointerData tid;
-
-		cb_leaf_read_tid(&leaf, i, &tid);
-#ifdef CB_MUTATE_U15_VACUUM
-		break;
-#endif
-		if (cb_delete_is_dead(state, &tid))
-			dead->ordinals[dead->nordinals++] = i;
-	}
+	cb_delete_find_packed(state, buf, &leaf, dead);
 	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
 	{
 		if (cb_delete_is_dead(state, &CbPageGetTuple(page, off)->t_tid))
@@ -316,6 +437,7 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.stats = stats;
 	state.callback = callback;
 	state.callback_state = callback_state;
+	cb_delete_set_dead(&state);
 
 	stats->estimated_count = false;
 	stats->num_index_tuples = 0;
@@ -335,6 +457,7 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	PG_END_ENSURE_ERROR_CLEANUP(_bt_end_vacuum_callback,
 								PointerGetDatum(info->index));
 	_bt_end_vacuum(info->index);
+	cb_stat_add(info->index, CB_STAT_VACUUM_SKIPPED, state.skipped);
 	cb_tree_unlink_finish(state.unlinker, state.tail);
 	IndexFreeSpaceMapVacuum(info->index);
 }

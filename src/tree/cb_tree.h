@@ -238,6 +238,9 @@ extern void cb_tree_cool_go_on(Relation rel, CbCoolRange *range,
 							   BlockNumber leaf);
 extern void cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range);
 
+/* cb_warm.c */
+extern int64 cb_tree_warm(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi);
+
 /* cb_split.c */
 extern Size cb_tree_plain_space(IndexTuple *items, int nitems);
 extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);

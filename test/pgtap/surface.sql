@@ -39,6 +39,8 @@ SELECT is(cache_batch_adopt_operator_classes(), 0, 'nothing left to adopt');
 SELECT has_function('cache_batch_flush', ARRAY['regclass']);
 SELECT has_function('cache_batch_cool', ARRAY['regclass']);
 SELECT has_function('cache_batch_cool', ARRAY['regclass', 'anyelement', 'anyelement']);
+SELECT has_function('cache_batch_warm', ARRAY['regclass']);
+SELECT has_function('cache_batch_warm', ARRAY['regclass', 'anyelement', 'anyelement']);
 SELECT has_function('cache_batch_verify', ARRAY['regclass', 'boolean']);
 SELECT has_function('cache_batch_metapage', ARRAY['regclass']);
 SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
@@ -76,7 +78,7 @@ SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
 	'flushes_pressure', 'flushes_delay', 'flushes_help', 'flushes_reads', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
-	'dropped', 'cooled', 'spilled', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+	'dropped', 'cooled', 'spilled', 'vacuum_skipped', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
 SELECT columns_are('cache_batch_stat_pool', ARRAY[
 	'pool_size', 'chunk_size', 'chunks', 'chunks_free', 'buckets',
 	'buckets_free', 'descriptors', 'descriptors_used', 'indexes', 'no_room']);

@@ -353,6 +353,7 @@ class Worker(threading.Thread):
             choices += ["SELECT cache_batch_verify('%s', false)" % index] * 3
             choices += ["SELECT cache_batch_flush('%s')" % index] * 3
             choices += ["SELECT cache_batch_cool('%s')" % index] * 4
+            choices += ["SELECT cache_batch_warm('%s')" % index]
         self.sql(self.rng.choice(choices))
 
     # ---------- the loop ----------

@@ -69,6 +69,12 @@ is($standby->safe_psql('postgres', "$accessed max_age IS NOT NULL AND blocks_wri
 ok($standby->poll_query_until('postgres', "$accessed max_age > 0 AND blocks_read > 0"),
 	'they get older');
 
+# reading a range changes nothing, so it does on a standby, too
+$standby->restart;
+my $warm = "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT cache_batch_warm('t_k')";
+like($standby->safe_psql('postgres', $warm), qr/Buffers: shared .*read=/, 'cache_batch_warm() reads leaves');
+unlike($standby->safe_psql('postgres', $warm), qr/Buffers: shared .*read=/, 'they are in memory then');
+
 foreach my $function ('cache_batch_cool', 'cache_batch_flush')
 {
 	my ($ret, $out, $err) = $standby->psql('postgres', "SELECT $function('t_k')");

@@ -32,6 +32,38 @@ is_entry(CbPackReader *reader, int i, const CbPackEntry *expected)
 		CHECK(cb_pack_tid(reader, i) == expected->tid);
 }
 
+/*
+ * What cb_pack_read_tids() reads from entry i on: is all of it in the range, and
+ * in a blob that is not damaged what cb_pack_tid() reads, and the range less than
+ * twice as wide as it has to be?
+ */
+static int
+check_tids(const CbPackReader *reader, int i, bool whole)
+{
+	uint64_t	tids[CB_PACK_BLOCK];
+	uint32_t	low = 0;
+	uint32_t	high = 0;
+	uint64_t	least = UINT64_MAX;
+	uint64_t	greatest = 0;
+	int			found = cb_pack_read_tids(reader, i, tids);
+
+	CHECK(cb_pack_heap_range(reader, i, &low, &high) == found);
+	CHECK(found >= 0 && found <= CB_PACK_BLOCK);
+	for (int k = 0; k < found; k++)
+	{
+		uint64_t	heap = tids[k] >> 16;
+
+		CHECK(cb_pack_tid(reader, i + k) == tids[k] || !whole);
+		CHECK(heap >= low && heap <= high);
+		least = heap < least ? heap : least;
+		greatest = heap > greatest ? heap : greatest;
+	}
+	CHECK(!whole || found > 0);
+	if (whole && i == 0 && high < UINT32_MAX)
+		CHECK(low == least && high - low <= 2 * (greatest - least));
+	return found;
+}
+
 /* Are entries i and those behind it what cb_pack_read_words() reads? */
 static int
 check_words(CbPackReader *reader, int i, const CbPackEntry *entries, int n)
@@ -87,6 +119,8 @@ check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
 	}
 	for (int i = 0; i < n; i++)
 		i += check_words(&reader, i, entries, n) / 2;
+	for (int i = 0; i < n; i++)
+		i += check_tids(&reader, i, true) / 2;
 	for (int round = 0; round < n; round++)
 	{
 		int			i = (int) unit_below(&seed, (uint32_t) n);
@@ -258,6 +292,7 @@ test_refuses(void)
 	CHECK(!cb_pack_read(&reader, 2, &entry, body));
 	CHECK(!cb_pack_read(&reader, -1, &entry, body));
 	CHECK(cb_pack_tid(&reader, 2) == 0 && cb_pack_tid(&reader, -1) == 0);
+	CHECK(check_tids(&reader, 2, false) == 0 && check_tids(&reader, -1, false) == 0);
 	CHECK(!cb_pack_open(&reader, blob, len - 8));
 	CHECK(!cb_pack_open(&reader, blob, len + 8));
 	CHECK(!cb_pack_open(&reader, blob, 0));
@@ -408,6 +443,7 @@ use_damaged(const unsigned char *data, size_t len)
 		int			found = cb_pack_read_words(&reader, i, 8, out, &len, tids);
 
 		CHECK(found <= CB_PACK_BLOCK && i + found <= n);
+		CHECK(i + check_tids(&reader, i, false) <= n);
 	}
 	for (int i = 0; i < n; i++)
 	{
