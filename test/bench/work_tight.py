@@ -17,13 +17,13 @@ tight-vacuum-K   VACUUM after DELETE of the last hundredth of the rows, the inde
                  packed before; K uniform or ascending keys
 
 Memory is that of the whole server and of the operating system's cache of its
-files.  Seven tenths of the rows are there when the indexes are made, the others
-are inserted then, by a server with the same buffers as the measured one but no
-confinement; so trees and buffers are settled.  After that nothing is flushed or
-vacuumed (but for tight-cold, tight-hot and tight-vacuum) but by the server itself.  Each measured server starts from a copy of
-that with nothing cached, and takes batches for a third of --seconds (longer,
-if they are less than two pools), untimed.  Rates are of --seconds, bytes from a
-checkpoint before to a checkpoint after them.  They need root and cgroup v1.
+files.  Seven tenths of the rows are there when the indexes are made; the others
+are inserted then, by a server with the same buffers as the measured one but not
+confined, so trees and buffers are settled.  Only tight-cold, tight-hot and
+tight-vacuum have been vacuumed after that, and nothing is flushed but by the
+server itself.  Each measured server starts from a copy with nothing cached.
+Before ingest it takes batches, untimed, for a third of --seconds, or longer if
+those are less than two pools.  These workloads need root and cgroup v1.
 
 """
 
