@@ -267,7 +267,7 @@ def write(directory, lines, records):
     pictures = charts(medians)
     verdict = f"{len(rows) - missed} of {len(rows)} acceptance figures met"
     note = (f"Medians of {medians.repeats()} repeats, methods in turn; each ingest ends with a flush "
-            "inside the time. Figures at a scale below 1 say little about those at 1.")
+            "inside the time, but for those of tight-*. Figures at a scale below 1 say little about those at 1.")
     text = ["# cachebatch beside btree", "", f"**{verdict}.** {note}", ""]
     text += [f"- {key}: {value}" for key, value in lines.items()] + ["", "## Acceptance", ""]
     text += markdown_table(ACCEPTANCE_HEAD, rows)
