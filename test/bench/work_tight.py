@@ -3,7 +3,8 @@
 tight-ingest-N   N 1 or 4 indexes of random bigints, 25 million rows, 192 or 512
                  MB: batches of 10,000 rows from two clients; then 1-row INSERTs
                  from two (insert1); then batches from one and point look-ups
-                 from another (look-ups)
+                 from another (look-ups); the same beside as many rows a second
+                 as btree can take, too (look-ups-paced)
 tight-zipf-N     point look-ups of zipfian rows (theta 0.99) and 1-row INSERTs of
                  random keys, half and half; an eighth of btree's indexes as
                  memory; 50 million rows with 1 index, 25 with 4
@@ -156,9 +157,9 @@ class Feed:
             self.next += rows
             return self.next - rows
 
-    def run(self, seconds, clients=drive.CLIENTS, rows=10 ** 9):
+    def run(self, seconds, clients=drive.CLIENTS, rows=10 ** 9, batch=data.BATCH, pause=0):
         """Batches for some time, or until there were that many rows; how long
-        each took."""
+        each took.  With a pause (seconds) they begin no sooner after each other."""
         until = time.monotonic() + seconds
         last = self.next + rows
         taken, errors = [], []
@@ -168,8 +169,9 @@ class Feed:
                 db = self.cluster.connect()
                 while not errors and time.monotonic() < until and self.next < last:
                     began = time.monotonic()
-                    db.cursor().execute(self.shape.rows_sql(self.take(data.BATCH), data.BATCH))
+                    db.cursor().execute(self.shape.rows_sql(self.take(batch), batch))
                     taken.append(time.monotonic() - began)
+                    time.sleep(max(0, pause - taken[-1]))
                 db.close()
             except Exception as error:          # raised again by the main thread
                 errors.append(error)
@@ -248,7 +250,9 @@ class Ingest(Tight):
         feed = Feed(cluster, self.shape)
         self.warm(feed)
         found = [self.batches(feed), dict(self.single(feed), state="insert1"),
-                 dict(self.lookups(feed), state="look-ups")]
+                 dict(self.lookups(feed), state="look-ups"),
+                 dict(self.lookups(feed, batch=1000, pause=0.25 * self.shape.count),
+                      state="look-ups-paced")]
         self.end(cluster)
         return found
 
@@ -263,17 +267,16 @@ class Ingest(Tight):
                                    self.seconds, log=True)
         return dict(drive.latencies(times), tps=tps)
 
-    def lookups(self, feed):
+    def lookups(self, feed, **batches):
         """Look-ups a second beside one client's batches, and the rate of these."""
         feed.cluster.sql("CHECKPOINT")
-        taken = []
-        side = threading.Thread(target=lambda: taken.extend(feed.run(self.seconds, 1)))
+        side = threading.Thread(target=lambda: feed.run(self.seconds, 1, **batches))
+        first, began = feed.next, time.monotonic()
         side.start()
-        began = time.monotonic()
         tps, times = drive.pgbench(feed.cluster, [POINT], {"n": self.shape.rows}, self.seconds,
                                    log=True, options=PLAN, clients=1)
         side.join()
-        found = {"rows_per_s": len(taken) * data.BATCH / (time.monotonic() - began)}
+        found = {"rows_per_s": (feed.next - first) / (time.monotonic() - began)}
         return dict(found, **drive.latencies(times), tps=tps)
 
 
@@ -426,15 +429,16 @@ class Hot(Tight):
         return ["tight-hot"]
 
     def run(self, method, repeat):
-        cluster = self.start(method, **{"cache_batch.heat_epoch": "1s"})
-        # workers come to indexes that were written
-        Feed(cluster, self.shape).run(self.seconds, 1, data.BATCH)
+        cluster = self.start(method, **{"cache_batch.heat_epoch": "1s",
+                                        "cache_batch.max_delay": "1s"})
+        feed = Feed(cluster, self.shape)
         drive.pgbench(cluster, [HOT], seconds=max(1, self.seconds // 3), options=PLAN)
         found = []
         states = [("off", "off"), ("on", "1%")]
         for state, threshold in states if repeat % 2 == 0 else states[::-1]:
             cluster.sql(f"ALTER SYSTEM SET cache_batch.cold_threshold = '{threshold}'")
             cluster.sql("SELECT pg_reload_conf()")
+            cluster.sql(self.shape.rows_sql(feed.take(100), 100))   # workers come to what is written
             before = self.cooled(cluster)
             tps, _ = drive.pgbench(cluster, [HOT], seconds=self.seconds, options=PLAN)
             found.append({"state": state, "tps": tps, "cooled": self.cooled(cluster) - before})
