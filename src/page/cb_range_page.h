@@ -57,6 +57,9 @@ StaticAssertDecl(sizeof(CbRunItem) == 32, "on-disk layout");
 #define CbPageIsRun(page) \
 	((CbPageGetOpaque(page)->flags & CBP_RUN) != 0)
 
+#define CbPageListsRuns(page) \
+	(CbPageIsRange(page) && CbPageGetOpaque(page)->level == CB_RANGE_LEVEL)
+
 #define CbRangeGetLow(page) CbPageGetTuple(page, CbPageFirstItem(page))
 #define CbRangeFirstRun(page) OffsetNumberNext(CbPageFirstItem(page))
 #define CbRangeGetRun(page, off) \
