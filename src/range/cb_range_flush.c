@@ -28,6 +28,17 @@ cb_range_is_wanted(Relation rel)
 		(int64) RelationGetNumberOfBlocks(rel) * (BLCKSZ / 1024) >= threshold;
 }
 
+/* Are so many entries enough for a run? */
+static bool
+cb_range_is_run(int n)
+{
+#ifdef CB_TESTPOINTS
+	if (cb_test_run_min >= 0)
+		return n >= cb_test_run_min;
+#endif
+	return n >= CB_RUN_MIN_ENTRIES;
+}
+
 /* ---------- dividing ranges ---------- */
 
 /*
@@ -184,7 +195,7 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 		cb_range_bring(apply, entries, n);
 	else
 	{
-		if (n >= CB_RUN_MIN_ENTRIES)
+		if (cb_range_is_run(n))
 			written = cb_run_write(apply->kd, apply->state.blkno, entries, n);
 		if (written == 0)
 			cb_tree_apply(apply->kd, entries, n, apply->stats);
@@ -203,7 +214,7 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	int64		spilled;
 	int			done = 0;
 
-	if (mode == CB_SPILL_NEVER || n < CB_RUN_MIN_ENTRIES)
+	if (mode == CB_SPILL_NEVER || !cb_range_is_run(n))
 	{
 		cb_tree_apply(kd, entries, n, stats);
 		return 0;

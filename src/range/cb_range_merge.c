@@ -352,6 +352,24 @@ cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
 	CB_TEST_POINT("run-free-after");
 }
 
+/*
+ * The offset of a run's item: the page may have got a high key meanwhile.  Who
+ * has the range's lock is the only one who takes items away.
+ */
+static OffsetNumber
+cb_range_find_run(Relation rel, Page page, BlockNumber root)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		if (CbRangeGetRun(page, off)->root == root)
+			return off;
+	}
+	elog(ERROR, "cache_batch: a range page of index \"%s\" has lost a run",
+		 RelationGetRelationName(rel));
+}
+
 /* Frees one retired run of the range, if there is one that can be. */
 static bool
 cb_range_free_one(Relation rel, BlockNumber blkno)
@@ -372,6 +390,7 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 		ReleaseBuffer(range);
 		return false;
 	}
+	CB_TEST_POINT("run-free-found");
 	(void) cb_run_list_pages(rel, &item, pages);
 	for (int i = 0; i < item.npages; i++)
 	{
@@ -379,8 +398,10 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
 	}
 
-	/* only who has the range's lock takes items away: the place is the same */
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
+#ifndef CB_MUTATE_A5_RANGEPLACE
+	off = cb_range_find_run(rel, BufferGetPage(range), item.root);
+#endif
 	cb_run_free(rel, range, off, bufs);
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)
