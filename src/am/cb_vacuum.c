@@ -46,7 +46,7 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	cb_vacuum_drain(info);
 #ifndef CB_MUTATE_I4_RUNS
-	(void) cb_flush_ranges(info->index);
+	(void) cb_flush_ranges(info->index, true);
 #endif
 	CB_TEST_POINT("vacuum-merged");
 #ifdef CB_MUTATE_B5_SWEEPLOCK
@@ -57,7 +57,8 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * Drains the journal even if nothing was dead.  Like btree's, the leaves are
+ * Drains the journal even if nothing was dead, and gives back the pages of
+ * range buffers that nobody can be reading any more.  Like btree's, the leaves are
  * not visited just to count entries.
  */
 IndexBulkDeleteResult *
@@ -67,6 +68,7 @@ cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 		return stats;
 	cb_require_preload();
 	cb_vacuum_drain(info);
+	(void) cb_flush_ranges(info->index, false);
 	if (stats != NULL && !info->estimated_count &&
 		stats->num_index_tuples > info->num_heap_tuples)
 		stats->num_index_tuples = info->num_heap_tuples;

@@ -410,7 +410,7 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 }
 
 bool
-cb_flush_ranges(Relation rel)
+cb_flush_ranges(Relation rel, bool merge)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch ranges",
@@ -420,7 +420,10 @@ cb_flush_ranges(Relation rel)
 	CbKeyDesc	kd;
 
 	cb_key_init(&kd, rel);
-	cb_range_merge_between(&kd, NULL, NULL, true, &stats);
+	if (merge)
+		cb_range_merge_between(&kd, NULL, NULL, true, &stats);
+	else
+		cb_range_free_all(&kd);
 	cb_tree_count_applied(rel, &stats);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);

@@ -81,9 +81,10 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 
 /*
  * Merges the range buffers that the index has into its tree, and waits for
- * others who are at it.  Returns whether there were entries in them.
+ * others who are at it.  Returns whether there were entries in them.  Not
+ * merge: only frees pages that were given up earlier.
  */
-extern bool cb_flush_ranges(Relation rel);
+extern bool cb_flush_ranges(Relation rel, bool merge);
 
 /*
  * A scan had to read so many runs of the range that the view's bucket is in,

@@ -79,8 +79,9 @@ extern void cb_redo_range_pages(XLogReaderState *record);
 /*
  * Writes sorted entries, all of one range, as a run and lists it, as one
  * atomic action.  Returns how many, or 0 if the range page has no room, or no
- * longer has that range: then nothing has changed.  It can be fewer than n,
- * where they do not fit into a run.  Equal entries are written once.
+ * longer has that range, or the entries are so long that few fit: then nothing
+ * has changed.  It can be fewer than n, where they do not fit into a run.  Equal
+ * entries are written once.
  */
 extern int	cb_run_write(CbKeyDesc *kd, BlockNumber range,
 						 const CbSortEntry *entries, int n);
@@ -161,6 +162,9 @@ extern void cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 
 /* Frees what runs have given up, if nobody can be reading it. Lock held. */
 extern void cb_range_free_retired(Relation rel, BlockNumber range);
+
+/* The same for all ranges, but those that others are at. */
+extern void cb_range_free_all(const CbKeyDesc *kd);
 
 extern void cb_redo_retire(XLogReaderState *record);
 extern void cb_redo_run_free(XLogReaderState *record);

@@ -92,15 +92,14 @@ cb_range_locate(CbRangeApply *apply, IndexTuple itup)
 }
 
 /*
- * The same, after the range was split where that makes sense: to the left of
- * the batch, or to its right.
+ * Splits the range where that makes sense: to the left of the batch, or to its
+ * right.
  */
 static void
 cb_range_carve(CbRangeApply *apply, IndexTuple itup)
 {
 	const CbRangeState *state = &apply->state;
 
-	cb_range_locate(apply, itup);
 	while (state->nruns == 0 &&
 		   cb_tree_count_leaves(apply->kd, state->low, state->high,
 								2 * apply->span + 1) > 2 * apply->span &&
@@ -162,17 +161,18 @@ cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
 	cb_range_unlock(rel, blkno);
 }
 
-/* Frees what can be freed, if nobody else is at this range. */
-static void
-cb_range_tidy(CbRangeApply *apply)
+/*
+ * Frees what a range's retired runs have given up, if nobody else is at it;
+ * returns whether it tried.
+ */
+static bool
+cb_range_tidy(Relation rel, const CbRangeState *state)
 {
-	Relation	rel = apply->kd->rel;
-	BlockNumber blkno = apply->state.blkno;
-
-	if (apply->state.nretired == 0 || !cb_range_lock(rel, blkno, false))
-		return;
-	cb_range_free_retired(rel, blkno);
-	cb_range_unlock(rel, blkno);
+	if (state->nretired == 0 || !cb_range_lock(rel, state->blkno, false))
+		return false;
+	cb_range_free_retired(rel, state->blkno);
+	cb_range_unlock(rel, state->blkno);
+	return true;
 }
 
 /*
@@ -188,8 +188,10 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	int			written = 0;
 
+	cb_range_locate(apply, entries[0].itup);
+	if (cb_range_tidy(apply->kd->rel, &apply->state))
+		cb_range_locate(apply, entries[0].itup);
 	cb_range_carve(apply, entries[0].itup);
-	cb_range_tidy(apply);
 	n = cb_range_count(apply, entries, n);
 	if (!apply->state.has_room || cb_range_is_ripe(apply, n))
 		cb_range_bring(apply, entries, n);
@@ -275,24 +277,48 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
 	return next;
 }
 
+/* The range that has what lies right of a bound, NULL: the first one. */
+static BlockNumber
+cb_range_at(const CbKeyDesc *kd, IndexTuple low)
+{
+	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
+	BlockNumber blkno = cb_range_root(kd->rel);
+	Buffer		buf;
+
+	if (blkno == 0)
+		return InvalidBlockNumber;
+	buf = cb_range_find(kd, blkno, &cut, ForwardScanDirection,
+						BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
+	blkno = BufferGetBlockNumber(buf);
+	UnlockReleaseBuffer(buf);
+	return blkno;
+}
+
 void
 cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 					   bool wait, CbApplyStats *stats)
 {
-	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
-	BlockNumber root = cb_range_root(kd->rel);
-	BlockNumber blkno;
-	Buffer		buf;
+	BlockNumber blkno = cb_range_at(kd, low);
 
-	if (root == 0)
-		return;
-	buf = cb_range_find(kd, root, &cut, ForwardScanDirection, BUFFER_LOCK_SHARE,
-						InvalidBlockNumber, NULL);
-	blkno = BufferGetBlockNumber(buf);
-	UnlockReleaseBuffer(buf);
 	while (blkno != InvalidBlockNumber)
 	{
 		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+void
+cb_range_free_all(const CbKeyDesc *kd)
+{
+	CbRangeState *state = palloc(sizeof(CbRangeState));
+	BlockNumber blkno = cb_range_at(kd, NULL);
+
+	while (blkno != InvalidBlockNumber)
+	{
+		cb_range_look(kd->rel, blkno, state);
+		(void) cb_range_tidy(kd->rel, state);
+		blkno = state->next;
+		CHECK_FOR_INTERRUPTS();
+	}
+	pfree(state);
 }

@@ -288,6 +288,8 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 	writer->images = palloc(sizeof(PGAlignedBlock) * CB_RUN_MAX_PAGES);
 	cb_run_take(writer, entries, n);
 	cb_run_make_data(writer);
+	if (writer->places[writer->n] < Min(n, CB_RUN_MIN_ENTRIES))
+		return 0;
 	cb_run_make_filters(writer);
 	cb_run_take_pages(writer);
 
