@@ -65,27 +65,32 @@ sub test_points
 }
 
 # Waits until the server has recovered from the death of a backend.
-my %restarts;
+my %log_read;
 
 sub wait_back
 {
 	my ($node) = @_;
+	my $latest = qr/.*all server processes terminated; reinitializing/s;
+	my $noticed;
 
 	# first the postmaster has to notice
 	foreach my $try (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
 	{
-		my $n = () = slurp_file($node->logfile) =~ /all server processes terminated; reinitializing/g;
+		my $from = $log_read{ $node->name } // 0;
+		my $log = slurp_file($node->logfile, $from);
 
-		if ($n > ($restarts{ $node->name } // 0))
+		if ($log =~ $latest)
 		{
-			$restarts{ $node->name } = $n;
+			$log_read{ $node->name } = $from + $+[0];
+			$noticed = 1;
 			last;
 		}
 		usleep(10_000);
 	}
+	die 'no backend has died' unless $noticed;
 
 	# no input for psql: one that cannot connect would break the pipe
-	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	foreach my $try (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
 	{
 		my ($out, $err) = ('', '');
 
@@ -93,7 +98,7 @@ sub wait_back
 		  if IPC::Run::run(
 			[ 'psql', '-XAtc', 'SELECT 1', '-d', $node->connstr('postgres') ],
 			'<', \undef, '>', \$out, '2>', \$err);
-		usleep(100_000);
+		usleep(10_000);
 	}
 	die 'server did not come back';
 }
