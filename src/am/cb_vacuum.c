@@ -19,6 +19,7 @@
 
 #include "am/cb_am.h"
 #include "flush/cb_flush.h"
+#include "range/cb_range.h"
 #ifdef CB_MUTATE_B5_SWEEPLOCK
 #include "storage/lmgr.h"
 #endif
@@ -57,6 +58,19 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
+ * Ranges of keys that get no entries any more are not flushed: VACUUM alone
+ * comes to the pages that their runs have given up.
+ */
+static void
+cb_vacuum_free_runs(Relation index)
+{
+	CbKeyDesc	kd;
+
+	cb_key_init(&kd, index);
+	cb_range_free_all(&kd);
+}
+
+/*
  * Drains the journal even if nothing was dead.  Like btree's, the leaves are
  * not visited just to count entries.
  */
@@ -67,6 +81,7 @@ cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 		return stats;
 	cb_require_preload();
 	cb_vacuum_drain(info);
+	cb_vacuum_free_runs(info->index);
 	if (stats != NULL && !info->estimated_count &&
 		stats->num_index_tuples > info->num_heap_tuples)
 		stats->num_index_tuples = info->num_heap_tuples;

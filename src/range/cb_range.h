@@ -195,4 +195,10 @@ extern void cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low,
 								   IndexTuple high, bool wait,
 								   CbApplyStats *stats);
 
+/*
+ * Frees what runs of any range have given up, if nobody can be reading it, but
+ * leaves ranges alone that others are at.
+ */
+extern void cb_range_free_all(const CbKeyDesc *kd);
+
 #endif							/* CB_RANGE_H */

@@ -285,3 +285,42 @@ cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 		CHECK_FOR_INTERRUPTS();
 	}
 }
+
+/* Frees what the runs of a range have given up; returns the range to its right. */
+static BlockNumber
+cb_range_free_next(Relation rel, BlockNumber blkno)
+{
+	CbRangeState *state = palloc(sizeof(CbRangeState));
+	BlockNumber next;
+
+	cb_range_look(rel, blkno, state);
+	next = state->next;
+	if (state->nretired > 0 && cb_range_lock(rel, blkno, false))
+	{
+		cb_range_free_retired(rel, blkno);
+		cb_range_unlock(rel, blkno);
+	}
+	pfree(state);
+	return next;
+}
+
+void
+cb_range_free_all(const CbKeyDesc *kd)
+{
+	CbCut		cut = {.kind = CB_CUT_MIN};
+	BlockNumber root = cb_range_root(kd->rel);
+	BlockNumber blkno;
+	Buffer		buf;
+
+	if (root == 0)
+		return;
+	buf = cb_range_find(kd, root, &cut, ForwardScanDirection, BUFFER_LOCK_SHARE,
+						InvalidBlockNumber, NULL);
+	blkno = BufferGetBlockNumber(buf);
+	UnlockReleaseBuffer(buf);
+	while (blkno != InvalidBlockNumber)
+	{
+		blkno = cb_range_free_next(kd->rel, blkno);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
