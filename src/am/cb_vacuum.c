@@ -19,6 +19,7 @@
 
 #include "am/cb_am.h"
 #include "flush/cb_flush.h"
+#include "range/cb_range.h"
 #ifdef CB_MUTATE_B5_SWEEPLOCK
 #include "storage/lmgr.h"
 #endif
@@ -46,7 +47,7 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	cb_vacuum_drain(info);
 #ifndef CB_MUTATE_I4_RUNS
-	(void) cb_flush_ranges(info->index, true);
+	(void) cb_flush_ranges(info->index);
 #endif
 	CB_TEST_POINT("vacuum-merged");
 #ifdef CB_MUTATE_B5_SWEEPLOCK
@@ -57,8 +58,20 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * Drains the journal even if nothing was dead, and gives back the pages of
- * range buffers that nobody can be reading any more.  Like btree's, the leaves are
+ * Ranges of keys that get no entries any more are not flushed: VACUUM alone
+ * comes to the pages that their runs have given up.
+ */
+static void
+cb_vacuum_free_runs(Relation index)
+{
+	CbKeyDesc	kd;
+
+	cb_key_init(&kd, index);
+	cb_range_free_all(&kd);
+}
+
+/*
+ * Drains the journal even if nothing was dead.  Like btree's, the leaves are
  * not visited just to count entries.
  */
 IndexBulkDeleteResult *
@@ -68,7 +81,7 @@ cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 		return stats;
 	cb_require_preload();
 	cb_vacuum_drain(info);
-	(void) cb_flush_ranges(info->index, false);
+	cb_vacuum_free_runs(info->index);
 	if (stats != NULL && !info->estimated_count &&
 		stats->num_index_tuples > info->num_heap_tuples)
 		stats->num_index_tuples = info->num_heap_tuples;

@@ -572,9 +572,22 @@ cb_attach_count_buckets(void)
 	return Max(1, Min(share, CB_DESC_MAX_BUCKETS / 2));
 }
 
+/* Keeps max of the fences, evenly: other indexes want buckets as well. */
+static void
+cb_attach_thin_fences(CbAttach *attach, int max)
+{
+	int64		n = attach->nfences;
+
+	if (n <= max)
+		return;
+	for (int i = 0; i < max; i++)
+		attach->fences[i] = attach->fences[(i + 1) * n / (max + 1)];
+	attach->nfences = max;
+}
+
 /*
  * The bounds of its first buckets: those of its ranges, if they are enough, so
- * that a bucket's entries make one run; else separators of the tree.
+ * that a bucket's entries make few runs; else separators of the tree.
  */
 static void
 cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber ranges)
@@ -585,7 +598,8 @@ cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber ranges)
 		attach->fences = cb_range_separators(kd->rel, ranges,
 											 CB_BUCKET_FENCE_SIZE,
 											 &attach->nfences);
-	if (attach->nfences < max / 2 || attach->nfences >= CB_DESC_MAX_BUCKETS)
+	cb_attach_thin_fences(attach, max);
+	if (attach->fences == NULL || attach->nfences < max / 2)
 		attach->fences = cb_tree_sample_separators(kd, max, CB_BUCKET_FENCE_SIZE,
 												   &attach->nfences);
 }

@@ -410,7 +410,7 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 }
 
 bool
-cb_flush_ranges(Relation rel, bool merge)
+cb_flush_ranges(Relation rel)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch ranges",
@@ -420,10 +420,7 @@ cb_flush_ranges(Relation rel, bool merge)
 	CbKeyDesc	kd;
 
 	cb_key_init(&kd, rel);
-	if (merge)
-		cb_range_merge_between(&kd, NULL, NULL, true, &stats);
-	else
-		cb_range_free_all(&kd);
+	cb_range_merge_between(&kd, NULL, NULL, true, &stats);
 	cb_tree_count_applied(rel, &stats);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);

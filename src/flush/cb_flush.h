@@ -81,10 +81,9 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 
 /*
  * Merges the range buffers that the index has into its tree, and waits for
- * others who are at it.  Returns whether there were entries in them.  Not
- * merge: only frees pages that were given up earlier.
+ * others who are at it.  Returns whether there were entries in them.
  */
-extern bool cb_flush_ranges(Relation rel, bool merge);
+extern bool cb_flush_ranges(Relation rel);
 
 /*
  * A scan had to read so many runs of the range that the view's bucket is in,

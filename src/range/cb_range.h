@@ -163,9 +163,6 @@ extern void cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 /* Frees what runs have given up, if nobody can be reading it. Lock held. */
 extern void cb_range_free_retired(Relation rel, BlockNumber range);
 
-/* The same for all ranges, but those that others are at. */
-extern void cb_range_free_all(const CbKeyDesc *kd);
-
 extern void cb_redo_retire(XLogReaderState *record);
 extern void cb_redo_run_free(XLogReaderState *record);
 
@@ -198,5 +195,11 @@ extern bool cb_range_is_wanted(Relation rel);
 extern void cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low,
 								   IndexTuple high, bool wait,
 								   CbApplyStats *stats);
+
+/*
+ * Frees what runs of any range have given up, if nobody can be reading it, but
+ * leaves ranges alone that others are at.
+ */
+extern void cb_range_free_all(const CbKeyDesc *kd);
 
 #endif							/* CB_RANGE_H */

@@ -85,7 +85,7 @@ cb_flush_fn_drain(Relation rel)
 	}
 #endif
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
-	return cb_flush_ranges(rel, true);
+	return cb_flush_ranges(rel);
 }
 
 /*

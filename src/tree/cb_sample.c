@@ -208,11 +208,11 @@ cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 		cb_page_check(kd->rel, next, BufferGetPage(buf));
 		memcpy(page, BufferGetPage(buf), BLCKSZ);
 		UnlockReleaseBuffer(buf);
-		if (CbPageIsGone(page))
+		CHECK_FOR_INTERRUPTS();
+		if (CbPageIsGone(page) && !CbPageIsRightmost(page))
 			continue;
 		n += cb_sample_count_downlinks(kd, page, CbPageFirstItem(page), high,
 									   &end);
-		CHECK_FOR_INTERRUPTS();
 	}
 	pfree(descent);
 	return Max(n, 1);
