@@ -193,7 +193,8 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 		cb_range_locate(apply, entries[0].itup);
 	cb_range_carve(apply, entries[0].itup);
 	n = cb_range_count(apply, entries, n);
-	if (!apply->state.has_room || cb_range_is_ripe(apply, n))
+	if (!apply->state.has_room ||
+		(apply->mode == CB_SPILL_OR_MERGE && cb_range_is_ripe(apply, n)))
 		cb_range_bring(apply, entries, n);
 	else
 	{
