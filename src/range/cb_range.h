@@ -43,6 +43,10 @@
 /* The router's block, as the metapage says now; 0: there is none. */
 extern BlockNumber cb_range_root(Relation rel);
 
+/* Reads, locks and checks a range page; snapshot: of a scan, or NULL. */
+extern Buffer cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
+								 Snapshot snapshot);
+
 /*
  * The range page that has the first position right of the cut [last left of
  * it], pinned and locked.  from: one that does not begin right of that, or
@@ -121,7 +125,10 @@ extern bool cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir);
 extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,
 							   CbLeafTuple *tuple);
 
-/* All pages of a run; returns how many. */
+/* Raises an error unless the buffer, which is locked, has a page of a run. */
+extern void cb_run_check_page(Relation rel, Buffer buf);
+
+/* All pages of a run, which are different ones; returns how many. */
 extern int	cb_run_list_pages(Relation rel, const CbRunItem *item,
 							  BlockNumber *pages);
 

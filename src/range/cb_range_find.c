@@ -54,8 +54,7 @@ cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 	return buf;
 }
 
-/* Reads and locks a range page. */
-static Buffer
+Buffer
 cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 				   Snapshot snapshot)
 {
@@ -64,7 +63,7 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
-	if (!cb_range_page_is_sound(page))
+	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)
 		cb_range_report_corrupt(rel, blkno);
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)

@@ -59,9 +59,7 @@ cb_range_read(Relation rel, Page page, CbRangeState *state)
 				state->oldest_safexid = item->safexid;
 			continue;
 		}
-		if (state->nruns == CB_RANGE_MAX_RUNS)
-			elog(ERROR, "cache_batch: a range page of index \"%s\" lists too many runs",
-				 RelationGetRelationName(rel));
+		Assert(state->nruns < CB_RANGE_MAX_RUNS);
 		state->runs[state->nruns++] = *item;
 		state->nentries += item->nentries;
 	}
@@ -99,8 +97,11 @@ static void
 cb_merge_add(CbRangeMerge *merge, IndexTuple itup)
 {
 	if (merge->n == merge->allocated)
-		elog(ERROR, "cache_batch: a run of index \"%s\" has more entries than its range says",
-			 RelationGetRelationName(merge->kd->rel));
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("a run of index \"%s\" has more entries than its range says",
+						RelationGetRelationName(merge->kd->rel)),
+				 errhint("Please REINDEX it.")));
 	cb_key_fill_sort_entry(merge->kd, &merge->entries[merge->n], itup);
 	merge->n++;
 }
@@ -153,9 +154,8 @@ cb_merge_add_run(CbRangeMerge *merge, const CbRunItem *item)
 void
 cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
+	Buffer		buf = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	cb_range_read(rel, BufferGetPage(buf), state);
 	state->blkno = blkno;
 	UnlockReleaseBuffer(buf);
@@ -374,13 +374,12 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 static bool
 cb_range_free_one(Relation rel, BlockNumber blkno)
 {
-	Buffer		range = ReadBuffer(rel, blkno);
+	Buffer		range = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	Buffer		bufs[CB_RUN_MAX_PAGES];
 	OffsetNumber off;
 	CbRunItem	item = {0};
 
-	LockBuffer(range, BUFFER_LOCK_SHARE);
 	off = cb_range_find_past(BufferGetPage(range));
 	if (off != InvalidOffsetNumber)
 		item = *CbRangeGetRun(BufferGetPage(range), off);
@@ -396,6 +395,7 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	{
 		bufs[i] = ReadBuffer(rel, pages[i]);
 		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
+		cb_run_check_page(rel, bufs[i]);
 	}
 
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);

@@ -217,9 +217,10 @@ cb_verify_runs(CbVerify *v, const CbVerifyRange *range, BlockNumber blkno)
 static void
 cb_verify_range_flags(CbVerify *v, int level)
 {
-	CbPageOpaque opaque = CbPageGetOpaque(v->page.data);
+	CbPageOpaque opaque;
 
 	cb_verify_page_frame(v);
+	opaque = CbPageGetOpaque(v->page.data);
 	if (opaque->flags != CBP_RANGE || opaque->level != level)
 		cb_verify_fail(v, "It is not a range page of level %d: flags %04X, level %u.",
 					   level, opaque->flags, opaque->level);
