@@ -293,6 +293,7 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 
 	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
 		return false;
+	CB_TEST_POINT("range-split-planned");
 	bufs[1] = cb_tree_alloc_page(rel);
 	right = BufferGetBlockNumber(bufs[1]);
 	bufs[0] = cb_range_find(kd, root, &cut, ForwardScanDirection,

@@ -399,7 +399,9 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	}
 
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
-#ifndef CB_MUTATE_A5_RANGEPLACE
+#ifdef CB_MUTATE_A5_RANGEPLACE
+	(void) cb_range_find_run(rel, BufferGetPage(range), item.root);
+#else
 	off = cb_range_find_run(rel, BufferGetPage(range), item.root);
 #endif
 	cb_run_free(rel, range, off, bufs);
