@@ -271,6 +271,7 @@ cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
 	BlockNumber root = cb_range_root(kd->rel);
 	BlockNumber blkno;
+	BlockNumber moves = 0;
 	Buffer		buf;
 
 	if (root == 0)
@@ -282,6 +283,7 @@ cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 	while (blkno != InvalidBlockNumber)
 	{
 		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
+		cb_range_check_moves(kd->rel, blkno, ++moves);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -310,6 +312,7 @@ cb_range_free_all(const CbKeyDesc *kd)
 	CbCut		cut = {.kind = CB_CUT_MIN};
 	BlockNumber root = cb_range_root(kd->rel);
 	BlockNumber blkno;
+	BlockNumber moves = 0;
 	Buffer		buf;
 
 	if (root == 0)
@@ -321,6 +324,7 @@ cb_range_free_all(const CbKeyDesc *kd)
 	while (blkno != InvalidBlockNumber)
 	{
 		blkno = cb_range_free_next(kd->rel, blkno);
+		cb_range_check_moves(kd->rel, blkno, ++moves);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
