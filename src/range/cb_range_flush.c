@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "utils/memutils.h"
@@ -284,7 +285,7 @@ cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 	{
 		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
-		CHECK_FOR_INTERRUPTS();
+		vacuum_delay_point();
 	}
 }
 
@@ -325,6 +326,6 @@ cb_range_free_all(const CbKeyDesc *kd)
 	{
 		blkno = cb_range_free_next(kd->rel, blkno);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
-		CHECK_FOR_INTERRUPTS();
+		vacuum_delay_point();
 	}
 }
