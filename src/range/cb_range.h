@@ -56,6 +56,10 @@ extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 							const CbCut *cut, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
 
+/* After so many moves to the right, here to next: is the chain a circle? */
+extern void cb_range_check_moves(Relation rel, BlockNumber next,
+								 BlockNumber moves);
+
 /*
  * Separators between ranges, in order, none larger than max_size; all is
  * palloc'd.

@@ -20,6 +20,9 @@
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
 
+/* moves to the right after which a circle of right links is suspected */
+#define CB_CHECK_MOVES 1024
+
 static void
 cb_range_report_corrupt(Relation rel, BlockNumber blkno)
 {
@@ -72,6 +75,13 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	return buf;
 }
 
+void
+cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
+{
+	if (moves % CB_CHECK_MOVES == 0 && moves > RelationGetNumberOfBlocks(rel))
+		cb_range_report_corrupt(rel, next);
+}
+
 /* Does the range end before the position beside the cut? */
 static bool
 cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -106,6 +116,7 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 {
 	BlockNumber blkno = from != InvalidBlockNumber ? from :
 		cb_range_route(kd, root, cut, dir);
+	BlockNumber moves = 0;
 
 	for (;;)
 	{
@@ -116,6 +127,7 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 			return buf;
 		blkno = CbPageGetOpaque(page)->next;
 		UnlockReleaseBuffer(buf);
+		cb_range_check_moves(kd->rel, blkno, ++moves);
 		CHECK_FOR_INTERRUPTS();
 	}
 }

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "utils/memutils.h"
@@ -300,11 +301,13 @@ cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 					   bool wait, CbApplyStats *stats)
 {
 	BlockNumber blkno = cb_range_at(kd, low);
+	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)
 	{
 		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
-		CHECK_FOR_INTERRUPTS();
+		cb_range_check_moves(kd->rel, blkno, ++moves);
+		vacuum_delay_point();
 	}
 }
 
@@ -313,13 +316,15 @@ cb_range_free_all(const CbKeyDesc *kd)
 {
 	CbRangeState *state = palloc(sizeof(CbRangeState));
 	BlockNumber blkno = cb_range_at(kd, NULL);
+	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)
 	{
 		cb_range_look(kd->rel, blkno, state);
 		(void) cb_range_tidy(kd->rel, state);
 		blkno = state->next;
-		CHECK_FOR_INTERRUPTS();
+		cb_range_check_moves(kd->rel, blkno, ++moves);
+		vacuum_delay_point();
 	}
 	pfree(state);
 }
