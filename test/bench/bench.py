@@ -47,7 +47,7 @@ FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
           "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
-          "cold_bytes", "cooled"]
+          "cold_bytes", "cooled", "data_x", "index_x", "flushed", "applied", "leaf_visits", "spilled"]
 
 
 class Bench:
@@ -90,7 +90,7 @@ def methods_of(bench, workload):
     """Its methods among those asked for; --quick keeps to the two that matter,
     except where the others are of most interest."""
     methods = [m for m in workload.methods if m in bench.args.methods]
-    if bench.args.quick and workload.name != "ingest-copy-1-uniform":
+    if bench.args.quick and workload.name not in ("ingest-copy-1-uniform", "tight-cpu-1"):
         methods = [m for m in methods if m in ("btree", "cachebatch")]
     return methods
 
@@ -129,7 +129,8 @@ def brief(record):
                        ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
                        ("first_query_ms", "first query {:.1f} ms"),
                        ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms"),
-                       ("index_bytes", "{:.0f} bytes")):
+                       ("index_bytes", "{:.0f} bytes"), ("data_x", "{:.1f} x memory"),
+                       ("spilled", "{:.2f} spilled a row")):
         if name in record:
             words.append(form.format(record[name]))
     return "  ".join(words)

@@ -24,7 +24,10 @@ confined, so trees and buffers are settled.  Only tight-cold, tight-hot and
 tight-vacuum have been vacuumed after that, and nothing is flushed but by the
 server itself.  Each measured server starts from a copy with nothing cached.
 Before ingest it takes batches, untimed, for a third of --seconds, or longer if
-those are less than two pools.  These workloads need root and cgroup v1.
+those are less than two pools.  Beside the figures of all workloads there are
+data_x and index_x (heap and indexes, and indexes alone, by the memory) and, a
+row, what cache_batch_stat_indexes counts: flushed, applied, leaf_visits, spilled.
+These workloads need root and cgroup v1.
 
 """
 
@@ -127,6 +130,7 @@ def build(env, cluster, shape, method, kept):
     more = FAST if method == "cachebatch" else dict(FAST, shared_buffers="2GB")
     cluster.start(env.settings(method, shape, **more))
     insert(cluster, shape, ready + 1, shape.rows - ready)
+    print("    settled: " + ", ".join(f"{n} {v}" for n, v in counters(cluster).items()), flush=True)
     if kept:
         cluster.sql("VACUUM (FREEZE, ANALYZE) events")
     if kept == "cooled" and method == "cachebatch":
@@ -140,6 +144,17 @@ def insert(cluster, shape, first, rows):
     starts = range(first, first + rows, data.BATCH)
     parallel(drive.CLIENTS, starts, lambda db, start: db.cursor().execute(
         shape.rows_sql(start, min(data.BATCH, first + rows - start))), cluster.connect)
+
+
+def counters(cluster):
+    """What the extension has counted of flushes, of all indexes together."""
+    if not cluster.indexes(ours=True):
+        return {}
+    return cluster.sql(
+        "SELECT jsonb_object_agg(key, n) FROM (SELECT key, sum(value::bigint) AS n "
+        "FROM cache_batch_stat_indexes s, jsonb_each(to_jsonb(s)) "
+        "WHERE key IN ('flushed', 'applied', 'leaf_visits', 'spilled') "
+        "AND jsonb_typeof(value) = 'number' GROUP BY key) s")
 
 
 class Feed:
@@ -215,6 +230,12 @@ class Tight:
         cluster.group.limit(self.shape.memory)
         cluster.start(self.bench.env.settings(method, self.shape, **dict(SETTINGS, **more)))
 
+    def size(self, cluster):
+        """Heap and indexes, and indexes alone, by the server's memory."""
+        return {name: cluster.sql(f"SELECT {what}('events')") / (self.shape.memory * 2 ** 20)
+                for name, what in (("data_x", "pg_total_relation_size"),
+                                   ("index_x", "pg_indexes_size"))}
+
     def warm(self, feed):
         """Batches until caches and pool are as they will be."""
         least = 2 * self.shape.pool * 1024 // (data.ENTRY * self.shape.count)
@@ -249,7 +270,7 @@ class Ingest(Tight):
         cluster = self.start(method)
         feed = Feed(cluster, self.shape)
         self.warm(feed)
-        found = [self.batches(feed), dict(self.single(feed), state="insert1"),
+        found = [dict(self.batches(feed), **self.size(cluster)), dict(self.single(feed), state="insert1"),
                  dict(self.lookups(feed), state="look-ups"),
                  dict(self.lookups(feed, batch=1000, pause=0.25 * self.shape.count),
                       state="look-ups-paced")]
@@ -290,13 +311,15 @@ def measured(feed, work):
     """Figures of the rows that `work` takes from the feed, and its result."""
     cluster = feed.cluster
     cluster.sql("CHECKPOINT")
-    first, (read, written) = feed.next, cluster.disk_bytes()
+    first, counted, (read, written) = feed.next, counters(cluster), cluster.disk_bytes()
     measure = drive.Measure(cluster)
     result = work()
     rows = feed.next - first
     found = measure.stop(rows)
     cluster.sql("CHECKPOINT")
     after = cluster.disk_bytes()
+    for name, value in counters(cluster).items():
+        found[name] = (value - counted[name]) / rows
     return dict(found, read_per_row=(after[0] - read) / rows,
                 written_per_row=(after[1] - written) / rows), result
 
@@ -320,9 +343,10 @@ class Zipf(Tight):
         self.warm(feed)
         self.mix(feed, self.seconds / 3)
         cluster.sql("CHECKPOINT")
+        size = self.size(cluster)
         tps, times = self.mix(feed, self.seconds)
         self.end(cluster)
-        return [dict(drive.latencies(times), tps=tps)]
+        return [dict(drive.latencies(times), tps=tps, **size)]
 
     def mix(self, feed, seconds):
         n, alpha = self.shape.rows, 1 / (1 - THETA)
