@@ -48,21 +48,12 @@ cb_scan_group_array(IndexScanDesc scan)
 }
 
 /*
- * Have a leaf's header, and then what a search in the leaf looks at first,
- * brought into the processor's caches: its high key and its base's directory
- * are the last that were put there.  The leaf may have left its buffer, or may
+ * Has what a search in the leaf looks at first brought into the processor's
+ * caches: its high key and its base's directory are the last that were put
+ * there.  Its header is there already.  The leaf may have left its buffer, or may
  * be changing: what is read of it tells where to look, no more.  Inlined, as
  * a call of a function that does nothing else is dropped by some compilers.
  */
-static pg_attribute_always_inline void
-cb_scan_group_prefetch_header(const CbLeafHint *hint)
-{
-	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
-		return;
-	__builtin_prefetch(GetBufferDescriptor(hint->buf - 1), 1);
-	__builtin_prefetch(BufferGetBlock(hint->buf));
-}
-
 static pg_attribute_always_inline void
 cb_scan_group_prefetch(const CbLeafHint *hint)
 {
@@ -98,8 +89,6 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 						n, scan->xs_snapshot, group->hints);
 	group->first = array->cur_elem;
 	group->n = n;
-	for (int i = 0; i < n; i++)
-		cb_scan_group_prefetch_header(&group->hints[i]);
 	CB_TEST_POINT("scan-group-found");
 }
 
