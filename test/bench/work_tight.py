@@ -130,7 +130,9 @@ def build(env, cluster, shape, method, kept):
     more = FAST if method == "cachebatch" else dict(FAST, shared_buffers="2GB")
     cluster.start(env.settings(method, shape, **more))
     insert(cluster, shape, ready + 1, shape.rows - ready)
-    print("    settled: " + ", ".join(f"{n} {v}" for n, v in counters(cluster).items()), flush=True)
+    counted = counters(cluster)
+    if counted:
+        print("    settled:", ", ".join(f"{n} {v}" for n, v in counted.items()), flush=True)
     if kept:
         cluster.sql("VACUUM (FREEZE, ANALYZE) events")
     if kept == "cooled" and method == "cachebatch":
