@@ -420,6 +420,8 @@ class Cpu(Tight):
             self.end(cluster)
         else:
             self.check()
+            if method == "cachebatch":
+                drain(cluster)
             cluster.stop()
         return [found]
 
