@@ -158,7 +158,7 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 
 	/* a scan that goes on reads each page of a run once, for many windows */
 	if (ranges->nwanted > 0 && so->starting)
-		cb_flush_note_run_reads(&so->view, ranges->nwanted,
-								ranges->state.nentries);
+		cb_flush_note_run_reads(&so->view, ranges->state.blkno,
+								ranges->nwanted, ranges->state.nentries);
 	CB_TEST_POINT("scan-range-read");
 }

@@ -236,13 +236,10 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 
 /* ---------- several ranges ---------- */
 
-/*
- * Merges the runs of one range, unless it begins at high or right of it;
- * returns the one to its right.
- */
+/* Merges the runs of one range; returns the one to its right. */
 static BlockNumber
-cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
-				   bool wait, CbApplyStats *stats)
+cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, bool wait,
+				   CbApplyStats *stats)
 {
 	Relation	rel = kd->rel;
 	CbRangeState *state = palloc(sizeof(CbRangeState));
@@ -250,11 +247,8 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
 
 	cb_range_look(rel, blkno, state);
 	next = state->next;
-	if (high != NULL && state->low != NULL &&
-		cb_key_compare(kd, state->low, high) >= 0)
-		next = InvalidBlockNumber;
-	else if ((state->nruns > 0 || state->nretired > 0) &&
-			 cb_range_lock(rel, blkno, wait))
+	if ((state->nruns > 0 || state->nretired > 0) &&
+		cb_range_lock(rel, blkno, wait))
 	{
 		if (state->nruns > 0)
 			cb_range_merge(kd, blkno, NULL, 0, stats);
@@ -266,24 +260,39 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
 }
 
 void
-cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
-					   bool wait, CbApplyStats *stats)
+cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbApplyStats *stats)
 {
-	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
+	if (cb_range_is_at(kd->rel, blkno))
+		(void) cb_range_merge_one(kd, blkno, false, stats);
+}
+
+/* The leftmost range page; InvalidBlockNumber: there is none. */
+static BlockNumber
+cb_range_find_first(const CbKeyDesc *kd)
+{
+	CbCut		cut = {.kind = CB_CUT_MIN};
 	BlockNumber root = cb_range_root(kd->rel);
 	BlockNumber blkno;
-	BlockNumber moves = 0;
 	Buffer		buf;
 
 	if (root == 0)
-		return;
+		return InvalidBlockNumber;
 	buf = cb_range_find(kd, root, &cut, ForwardScanDirection, BUFFER_LOCK_SHARE,
 						InvalidBlockNumber, NULL);
 	blkno = BufferGetBlockNumber(buf);
 	UnlockReleaseBuffer(buf);
+	return blkno;
+}
+
+void
+cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats)
+{
+	BlockNumber blkno = cb_range_find_first(kd);
+	BlockNumber moves = 0;
+
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
+		blkno = cb_range_merge_one(kd, blkno, true, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point();
 	}
@@ -310,18 +319,9 @@ cb_range_free_next(Relation rel, BlockNumber blkno)
 void
 cb_range_free_all(const CbKeyDesc *kd)
 {
-	CbCut		cut = {.kind = CB_CUT_MIN};
-	BlockNumber root = cb_range_root(kd->rel);
-	BlockNumber blkno;
+	BlockNumber blkno = cb_range_find_first(kd);
 	BlockNumber moves = 0;
-	Buffer		buf;
 
-	if (root == 0)
-		return;
-	buf = cb_range_find(kd, root, &cut, ForwardScanDirection, BUFFER_LOCK_SHARE,
-						InvalidBlockNumber, NULL);
-	blkno = BufferGetBlockNumber(buf);
-	UnlockReleaseBuffer(buf);
 	while (blkno != InvalidBlockNumber)
 	{
 		blkno = cb_range_free_next(kd->rel, blkno);
