@@ -81,7 +81,8 @@ CREATE FUNCTION cache_batch_metapage(index regclass,
 	OUT journal_tail_seq bigint,
 	OUT journal_tail_offset integer,
 	OUT journal_tail_block bigint,
-	OUT levels text[])
+	OUT levels text[],
+	OUT range_root bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION cache_batch_page(index regclass, blkno bigint,
@@ -130,6 +131,19 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_batch_bucket_list(regclass) IS
 	'the cache-buckets of an index in the order of their keys; none if it has none at present';
+
+CREATE FUNCTION cache_batch_ranges(index regclass,
+	OUT "position" integer,
+	OUT block bigint,
+	OUT runs integer,
+	OUT entries bigint,
+	OUT pages integer,
+	OUT retired_runs integer,
+	OUT retired_pages integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_batch_ranges(regclass) IS
+	'the ranges of an index''s range buffers in the order of their keys: what waits there for the tree; none if it has never had any';
 
 -- statistics
 
@@ -750,9 +764,11 @@ REVOKE ALL ON FUNCTION cache_batch_page(regclass, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_page_items(regclass, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_journal(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_bucket_list(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION cache_batch_ranges(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cache_batch_stat_reset() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cache_batch_verify(regclass, boolean) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_metapage(regclass) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_page(regclass, bigint) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_journal(regclass) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION cache_batch_bucket_list(regclass) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION cache_batch_ranges(regclass) TO pg_stat_scan_tables;

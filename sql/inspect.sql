@@ -8,12 +8,13 @@ CREATE INDEX inspect_a ON inspect USING cachebatch (a);
 
 -- empty
 SELECT magic, version, build_id IS NOT NULL AS has_id, root_level,
-	   journal_tail_seq, journal_tail_block, levels
+	   journal_tail_seq, journal_tail_block, levels, range_root
 FROM cache_batch_metapage('inspect_a');
 SELECT blkno, p.type, level, flags, next, live_items, dead_items, journal_seq
 FROM generate_series(0, pg_relation_size('inspect_a') / 8192 - 1) blkno,
 	 cache_batch_page('inspect_a', blkno) p;
 SELECT * FROM cache_batch_journal('inspect_a');
+SELECT * FROM cache_batch_ranges('inspect_a');
 
 -- a few entries: in the journal
 SELECT cache_batch_stat_reset();

@@ -20,7 +20,7 @@ int			cb_heat_epoch = 60;
 char	   *cb_cold_threshold;
 int			cb_cold_rate;
 char	   *cb_spill_threshold;
-int			cb_spill_target = 32;
+int			cb_spill_target = 64;
 bool		cb_preloaded = false;
 
 /*
@@ -155,7 +155,7 @@ cb_guc_define_sizes(void)
 							"Entries that a range buffer collects for each leaf before they are applied.",
 							NULL,
 							&cb_spill_target,
-							32, 1, 1000,
+							64, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 

@@ -61,6 +61,8 @@ typedef struct CbTestPoints
 
 bool		cb_test_buckets = true;
 int			cb_test_tail = -1;
+int			cb_test_run_min = -1;
+bool		cb_test_spill = false;
 int			cb_test_heat_rate = 0;
 int			cb_test_heat_ahead = 0;
 static char *cb_test_points_string = NULL;
@@ -206,6 +208,18 @@ cb_testpoint_define_guc(void)
 							&cb_test_tail,
 							-1, -1, 1000,
 							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_run_min",
+							"Entries that are enough for a run of a range buffer.",
+							"-1: as many as without it.",
+							&cb_test_run_min,
+							-1, -1, 100000,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("cache_batch.test_spill",
+							 "Whether cache_batch_flush() flushes buckets as workers do, and leaves range buffers alone.",
+							 NULL,
+							 &cb_test_spill,
+							 false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_heat_rate",
 							"One in so many visits of leaves is sampled; takes effect with the next sample.",
 							"0: as without it.",

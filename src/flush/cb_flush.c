@@ -414,9 +414,13 @@ cb_flush_ranges(Relation rel)
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	CbApplyStats stats = {0};
 	CbKeyDesc	kd;
+	bool		wait = true;
 
+#ifdef CB_MUTATE_I4_RANGEWAIT
+	wait = false;
+#endif
 	cb_key_init(&kd, rel);
-	cb_range_merge_all(&kd, &stats);
+	cb_range_merge_all(&kd, wait, &stats);
 	cb_tree_count_applied(rel, &stats);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);

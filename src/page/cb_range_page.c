@@ -30,26 +30,61 @@ cb_range_page_init(Page page, IndexTuple high, IndexTuple low, BlockNumber next)
 	cb_range_page_put(page, low, IndexTupleSize(low));
 }
 
+/* Does the item lie inside the page, behind its line pointers? */
+static bool
+cb_range_item_is_inside(Page page, OffsetNumber off)
+{
+	ItemId		id = PageGetItemId(page, off);
+	Size		start = ItemIdGetOffset(id);
+
+	return ItemIdIsNormal(id) && start == MAXALIGN(start) &&
+		start >= ((PageHeader) page)->pd_upper &&
+		start + ItemIdGetLength(id) <= ((PageHeader) page)->pd_special;
+}
+
+bool
+cb_range_bound_is_sound(Page page, OffsetNumber off)
+{
+	return cb_range_item_is_inside(page, off) &&
+		ItemIdGetLength(PageGetItemId(page, off)) >= sizeof(IndexTupleData) &&
+		IndexTupleSize(CbPageGetTuple(page, off)) ==
+		ItemIdGetLength(PageGetItemId(page, off)) &&
+		BTreeTupleIsPivot(CbPageGetTuple(page, off));
+}
+
+static bool
+cb_range_run_is_sound(Page page, OffsetNumber off)
+{
+	return cb_range_item_is_inside(page, off) &&
+		ItemIdGetLength(PageGetItemId(page, off)) == sizeof(CbRunItem) &&
+		CbRangeGetRun(page, off)->nfilters <= CB_RUN_MAX_FILTERS &&
+		CbRangeGetRun(page, off)->npages <= CB_RUN_MAX_PAGES;
+}
+
 bool
 cb_range_page_is_sound(Page page)
 {
+	PageHeader	header = (PageHeader) page;
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			nlive = 0;
 
-	if (!CbPageIsRange(page) || CbPageGetOpaque(page)->level != CB_RANGE_LEVEL ||
+	if (!CbPageListsRuns(page) || header->pd_lower > header->pd_upper ||
+		header->pd_upper > header->pd_special ||
 		max < CbPageFirstItem(page) ||
 		max - CbPageFirstItem(page) > CB_RANGE_MAX_ITEMS)
 		return false;
-	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	for (OffsetNumber off = FirstOffsetNumber; off <= CbPageFirstItem(page); off++)
 	{
-		ItemId		id = PageGetItemId(page, off);
-
-		if (!ItemIdHasStorage(id) || ItemIdGetLength(id) != sizeof(CbRunItem) ||
-			ItemIdGetOffset(id) + sizeof(CbRunItem) > BLCKSZ ||
-			CbRangeGetRun(page, off)->nfilters > CB_RUN_MAX_FILTERS ||
-			CbRangeGetRun(page, off)->npages > CB_RUN_MAX_PAGES)
+		if (!cb_range_bound_is_sound(page, off))
 			return false;
 	}
-	return true;
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		if (!cb_range_run_is_sound(page, off))
+			return false;
+		nlive += CbRunIsLive(CbRangeGetRun(page, off));
+	}
+	return nlive <= CB_RANGE_MAX_RUNS;
 }
 
 bool

@@ -57,6 +57,9 @@ StaticAssertDecl(sizeof(CbRunItem) == 32, "on-disk layout");
 #define CbPageIsRun(page) \
 	((CbPageGetOpaque(page)->flags & CBP_RUN) != 0)
 
+#define CbPageListsRuns(page) \
+	(CbPageIsRange(page) && CbPageGetOpaque(page)->level == CB_RANGE_LEVEL)
+
 #define CbRangeGetLow(page) CbPageGetTuple(page, CbPageFirstItem(page))
 #define CbRangeFirstRun(page) OffsetNumberNext(CbPageFirstItem(page))
 #define CbRangeGetRun(page, off) \
@@ -69,6 +72,9 @@ extern void cb_range_page_init(Page page, IndexTuple high, IndexTuple low,
 
 /* Can the page's items be what they should be? */
 extern bool cb_range_page_is_sound(Page page);
+
+/* Can the item be a pivot tuple?  The page's header is sound. */
+extern bool cb_range_bound_is_sound(Page page, OffsetNumber off);
 
 /* Has the page room for another run? */
 extern bool cb_range_page_has_room(Page page);

@@ -43,6 +43,10 @@
 /* The router's block, as the metapage says now; 0: there is none. */
 extern BlockNumber cb_range_root(Relation rel);
 
+/* Reads, locks and checks a range page; snapshot: of a scan, or NULL. */
+extern Buffer cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
+								 Snapshot snapshot);
+
 /*
  * The range page that has the first position right of the cut [last left of
  * it], pinned and locked.  from: one that does not begin right of that, or
@@ -86,8 +90,9 @@ extern void cb_redo_range_pages(XLogReaderState *record);
 /*
  * Writes sorted entries, all of one range, as a run and lists it, as one
  * atomic action.  Returns how many, or 0 if the range page has no room, or no
- * longer has that range: then nothing has changed.  It can be fewer than n,
- * where they do not fit into a run.  Equal entries are written once.
+ * longer has that range, or the entries are so long that few fit: then nothing
+ * has changed.  It can be fewer than n, where they do not fit into a run.  Equal
+ * entries are written once.
  */
 extern int	cb_run_write(CbKeyDesc *kd, BlockNumber range,
 						 const CbSortEntry *entries, int n);
@@ -127,7 +132,10 @@ extern bool cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir);
 extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,
 							   CbLeafTuple *tuple);
 
-/* All pages of a run; returns how many. */
+/* Raises an error unless the buffer, which is locked, has a page of a run. */
+extern void cb_run_check_page(Relation rel, Buffer buf);
+
+/* All pages of a run, which are different ones; returns how many. */
 extern int	cb_run_list_pages(Relation rel, const CbRunItem *item,
 							  BlockNumber *pages);
 
@@ -195,10 +203,11 @@ extern int64 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
 extern bool cb_range_is_wanted(Relation rel);
 
 /*
- * Merges the runs of all ranges into the tree, and waits for others who are at
- * it.
+ * Merges the runs of all ranges into the tree.  wait: for others who are at it,
+ * else leaves theirs out.
  */
-extern void cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats);
+extern void cb_range_merge_all(const CbKeyDesc *kd, bool wait,
+							   CbApplyStats *stats);
 
 /*
  * Merges those of one range, unless somebody is at it.  The block may be

@@ -57,8 +57,7 @@ cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 	return buf;
 }
 
-/* Reads and locks a range page. */
-static Buffer
+Buffer
 cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 				   Snapshot snapshot)
 {
@@ -67,7 +66,7 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
-	if (!cb_range_page_is_sound(page))
+	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)
 		cb_range_report_corrupt(rel, blkno);
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
@@ -328,6 +327,7 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 
 	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
 		return false;
+	CB_TEST_POINT("range-split-planned");
 	bufs[1] = cb_tree_alloc_page(rel);
 	right = BufferGetBlockNumber(bufs[1]);
 	bufs[0] = cb_range_find(kd, root, &cut, ForwardScanDirection,

@@ -29,6 +29,17 @@ cb_range_is_wanted(Relation rel)
 		(int64) RelationGetNumberOfBlocks(rel) * (BLCKSZ / 1024) >= threshold;
 }
 
+/* Are so many entries enough for a run? */
+static bool
+cb_range_is_run(int n)
+{
+#ifdef CB_TESTPOINTS
+	if (cb_test_run_min >= 0)
+		return n >= cb_test_run_min;
+#endif
+	return n >= CB_RUN_MIN_ENTRIES;
+}
+
 /* ---------- dividing ranges ---------- */
 
 /*
@@ -82,15 +93,14 @@ cb_range_locate(CbRangeApply *apply, IndexTuple itup)
 }
 
 /*
- * The same, after the range was split where that makes sense: to the left of
- * the batch, or to its right.
+ * Splits the range where that makes sense: to the left of the batch, or to its
+ * right.
  */
 static void
 cb_range_carve(CbRangeApply *apply, IndexTuple itup)
 {
 	const CbRangeState *state = &apply->state;
 
-	cb_range_locate(apply, itup);
 	while (state->nruns == 0 &&
 		   cb_tree_count_leaves(apply->kd, state->low, state->high,
 								2 * apply->span + 1) > 2 * apply->span &&
@@ -152,17 +162,18 @@ cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
 	cb_range_unlock(rel, blkno);
 }
 
-/* Frees what can be freed, if nobody else is at this range. */
-static void
-cb_range_tidy(CbRangeApply *apply)
+/*
+ * Frees what a range's retired runs have given up, if nobody else is at it;
+ * returns whether it tried.
+ */
+static bool
+cb_range_tidy(Relation rel, const CbRangeState *state)
 {
-	Relation	rel = apply->kd->rel;
-	BlockNumber blkno = apply->state.blkno;
-
-	if (apply->state.nretired == 0 || !cb_range_lock(rel, blkno, false))
-		return;
-	cb_range_free_retired(rel, blkno);
-	cb_range_unlock(rel, blkno);
+	if (state->nretired == 0 || !cb_range_lock(rel, state->blkno, false))
+		return false;
+	cb_range_free_retired(rel, state->blkno);
+	cb_range_unlock(rel, state->blkno);
+	return true;
 }
 
 /*
@@ -178,14 +189,17 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	int			written = 0;
 
+	cb_range_locate(apply, entries[0].itup);
+	if (cb_range_tidy(apply->kd->rel, &apply->state))
+		cb_range_locate(apply, entries[0].itup);
 	cb_range_carve(apply, entries[0].itup);
-	cb_range_tidy(apply);
 	n = cb_range_count(apply, entries, n);
-	if (!apply->state.has_room || cb_range_is_ripe(apply, n))
+	if (!apply->state.has_room ||
+		(apply->mode == CB_SPILL_OR_MERGE && cb_range_is_ripe(apply, n)))
 		cb_range_bring(apply, entries, n);
 	else
 	{
-		if (n >= CB_RUN_MIN_ENTRIES)
+		if (cb_range_is_run(n))
 			written = cb_run_write(apply->kd, apply->state.blkno, entries, n);
 		if (written == 0)
 			cb_tree_apply(apply->kd, entries, n, apply->stats);
@@ -204,7 +218,7 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	int64		spilled;
 	int			done = 0;
 
-	if (mode == CB_SPILL_NEVER || n < CB_RUN_MIN_ENTRIES)
+	if (mode == CB_SPILL_NEVER || !cb_range_is_run(n))
 	{
 		cb_tree_apply(kd, entries, n, stats);
 		return 0;
@@ -271,61 +285,46 @@ static BlockNumber
 cb_range_find_first(const CbKeyDesc *kd)
 {
 	CbCut		cut = {.kind = CB_CUT_MIN};
-	BlockNumber root = cb_range_root(kd->rel);
-	BlockNumber blkno;
+	BlockNumber blkno = cb_range_root(kd->rel);
 	Buffer		buf;
 
-	if (root == 0)
+	if (blkno == 0)
 		return InvalidBlockNumber;
-	buf = cb_range_find(kd, root, &cut, ForwardScanDirection, BUFFER_LOCK_SHARE,
-						InvalidBlockNumber, NULL);
+	buf = cb_range_find(kd, blkno, &cut, ForwardScanDirection,
+						BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
 	blkno = BufferGetBlockNumber(buf);
 	UnlockReleaseBuffer(buf);
 	return blkno;
 }
 
 void
-cb_range_merge_all(const CbKeyDesc *kd, CbApplyStats *stats)
+cb_range_merge_all(const CbKeyDesc *kd, bool wait, CbApplyStats *stats)
 {
 	BlockNumber blkno = cb_range_find_first(kd);
 	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_merge_one(kd, blkno, true, stats);
+		blkno = cb_range_merge_one(kd, blkno, wait, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point();
 	}
-}
-
-/* Frees what the runs of a range have given up; returns the range to its right. */
-static BlockNumber
-cb_range_free_next(Relation rel, BlockNumber blkno)
-{
-	CbRangeState *state = palloc(sizeof(CbRangeState));
-	BlockNumber next;
-
-	cb_range_look(rel, blkno, state);
-	next = state->next;
-	if (state->nretired > 0 && cb_range_lock(rel, blkno, false))
-	{
-		cb_range_free_retired(rel, blkno);
-		cb_range_unlock(rel, blkno);
-	}
-	pfree(state);
-	return next;
 }
 
 void
 cb_range_free_all(const CbKeyDesc *kd)
 {
+	CbRangeState *state = palloc(sizeof(CbRangeState));
 	BlockNumber blkno = cb_range_find_first(kd);
 	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_free_next(kd->rel, blkno);
+		cb_range_look(kd->rel, blkno, state);
+		(void) cb_range_tidy(kd->rel, state);
+		blkno = state->next;
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point();
 	}
+	pfree(state);
 }

@@ -60,9 +60,7 @@ cb_range_read(Relation rel, Page page, CbRangeState *state)
 				state->oldest_safexid = item->safexid;
 			continue;
 		}
-		if (state->nruns == CB_RANGE_MAX_RUNS)
-			elog(ERROR, "cache_batch: a range page of index \"%s\" lists too many runs",
-				 RelationGetRelationName(rel));
+		Assert(state->nruns < CB_RANGE_MAX_RUNS);
 		state->runs[state->nruns++] = *item;
 		state->nentries += item->nentries;
 	}
@@ -100,8 +98,11 @@ static void
 cb_merge_add(CbRangeMerge *merge, IndexTuple itup)
 {
 	if (merge->n == merge->allocated)
-		elog(ERROR, "cache_batch: a run of index \"%s\" has more entries than its range says",
-			 RelationGetRelationName(merge->kd->rel));
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("a run of index \"%s\" has more entries than its range says",
+						RelationGetRelationName(merge->kd->rel)),
+				 errhint("Please REINDEX it.")));
 	cb_key_fill_sort_entry(merge->kd, &merge->entries[merge->n], itup);
 	merge->n++;
 }
@@ -154,9 +155,8 @@ cb_merge_add_run(CbRangeMerge *merge, const CbRunItem *item)
 void
 cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
+	Buffer		buf = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	cb_range_read(rel, BufferGetPage(buf), state);
 	state->blkno = blkno;
 	UnlockReleaseBuffer(buf);
@@ -354,6 +354,24 @@ cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
 }
 
 /*
+ * The offset of a run's item: the page may have got a high key meanwhile.  Who
+ * has the range's lock is the only one who takes items away.
+ */
+static OffsetNumber
+cb_range_find_run(Relation rel, Page page, BlockNumber root)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		if (CbRangeGetRun(page, off)->root == root)
+			return off;
+	}
+	elog(ERROR, "cache_batch: a range page of index \"%s\" has lost a run",
+		 RelationGetRelationName(rel));
+}
+
+/*
  * Frees one retired run of the range, if there is one that can be.  Of the free
  * space map only the part that has its pages is brought up to date: to read all
  * of it could cost more than the run did.
@@ -361,7 +379,7 @@ cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
 static bool
 cb_range_free_one(Relation rel, BlockNumber blkno)
 {
-	Buffer		range = ReadBuffer(rel, blkno);
+	Buffer		range = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	Buffer		bufs[CB_RUN_MAX_PAGES];
 	BlockNumber first = MaxBlockNumber;
@@ -369,7 +387,6 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	OffsetNumber off;
 	CbRunItem	item = {0};
 
-	LockBuffer(range, BUFFER_LOCK_SHARE);
 	off = cb_range_find_past(BufferGetPage(range));
 	if (off != InvalidOffsetNumber)
 		item = *CbRangeGetRun(BufferGetPage(range), off);
@@ -379,15 +396,21 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 		ReleaseBuffer(range);
 		return false;
 	}
+	CB_TEST_POINT("run-free-found");
 	(void) cb_run_list_pages(rel, &item, pages);
 	for (int i = 0; i < item.npages; i++)
 	{
 		bufs[i] = ReadBuffer(rel, pages[i]);
 		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
+		cb_run_check_page(rel, bufs[i]);
 	}
 
-	/* only who has the range's lock takes items away: the place is the same */
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
+#ifdef CB_MUTATE_A5_RANGEPLACE
+	(void) cb_range_find_run(rel, BufferGetPage(range), item.root);
+#else
+	off = cb_range_find_run(rel, BufferGetPage(range), item.root);
+#endif
 	cb_run_free(rel, range, off, bufs);
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)

@@ -27,16 +27,29 @@ cb_run_report_corrupt(Relation rel, BlockNumber blkno)
 			 errhint("Please REINDEX it.")));
 }
 
+void
+cb_run_check_page(Relation rel, Buffer buf)
+{
+	BlockNumber blkno = BufferGetBlockNumber(buf);
+	Page		page = BufferGetPage(buf);
+
+	cb_page_check(rel, blkno, page);
+	if (!CbPageIsRun(page))
+		cb_run_report_corrupt(rel, blkno);
+}
+
 /* Reads and share-locks a page of a run. */
 static Buffer
 cb_run_read_page(Relation rel, BlockNumber blkno, int level)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
-	Page		page = BufferGetPage(buf);
+	Buffer		buf;
 
+	if (blkno == InvalidBlockNumber)
+		cb_run_report_corrupt(rel, blkno);
+	buf = ReadBuffer(rel, blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	cb_page_check(rel, blkno, page);
-	if (!CbPageIsRun(page) || CbPageGetOpaque(page)->level != level)
+	cb_run_check_page(rel, buf);
+	if (CbPageGetOpaque(BufferGetPage(buf))->level != level)
 		cb_run_report_corrupt(rel, blkno);
 	return buf;
 }
@@ -77,7 +90,11 @@ cb_run_note_pages(Relation rel, CbRunCursor *cursor, Page root)
 	if (max < FirstOffsetNumber || max > CB_RUN_MAX_PAGES)
 		cb_run_report_corrupt(rel, cursor->item.root);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (!cb_range_bound_is_sound(root, off))
+			cb_run_report_corrupt(rel, cursor->item.root);
 		cursor->pages[off - 1] = BTreeTupleGetDownLink(CbPageGetTuple(root, off));
+	}
 	cursor->npages = max;
 }
 
@@ -88,6 +105,20 @@ cb_run_read_root(Relation rel, CbRunCursor *cursor)
 
 	cb_run_note_pages(rel, cursor, BufferGetPage(buf));
 	UnlockReleaseBuffer(buf);
+}
+
+/* Raises an error if a block is listed twice: nobody can lock it so. */
+static void
+cb_run_check_distinct(Relation rel, const BlockNumber *pages, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		for (int j = 0; j < i; j++)
+		{
+			if (pages[i] == pages[j])
+				cb_run_report_corrupt(rel, pages[i]);
+		}
+	}
 }
 
 int
@@ -104,6 +135,7 @@ cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
 	memcpy(pages, cursor->pages, n * sizeof(BlockNumber));
 	memcpy(pages + n, item->filters, item->nfilters * sizeof(BlockNumber));
 	pages[n + item->nfilters] = item->root;
+	cb_run_check_distinct(rel, pages, item->npages);
 	pfree(cursor);
 	return item->npages;
 }

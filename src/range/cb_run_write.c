@@ -268,6 +268,9 @@ cb_run_install(CbRunWriter *writer, Buffer range)
 static bool
 cb_run_may_install(CbRunWriter *writer, Page range)
 {
+#ifdef CB_MUTATE_A5_RANGEFIT
+	return cb_range_page_has_room(range);
+#endif
 	return cb_range_page_has_room(range) &&
 		(CbPageIsRightmost(range) ||
 		 cb_key_compare(writer->kd, writer->items[writer->n - 1],
@@ -283,11 +286,14 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 	Buffer		range;
 	bool		done;
 
+	CB_TEST_POINT("spill-planned");
 	writer->kd = kd;
 	writer->guess = CB_RUN_GUESS;
 	writer->images = palloc(sizeof(PGAlignedBlock) * CB_RUN_MAX_PAGES);
 	cb_run_take(writer, entries, n);
 	cb_run_make_data(writer);
+	if (writer->places[writer->n] < Min(n, CB_RUN_MIN_ENTRIES))
+		return 0;
 	cb_run_make_filters(writer);
 	cb_run_take_pages(writer);
 

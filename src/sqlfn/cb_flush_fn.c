@@ -73,6 +73,21 @@ cb_sqlfn_check_owner(Relation rel)
 					   RelationGetRelationName(rel));
 }
 
+/* Moves all down to the tree; returns whether range buffers had entries. */
+static bool
+cb_flush_fn_drain(Relation rel)
+{
+#ifdef CB_TESTPOINTS
+	if (cb_test_spill)
+	{
+		cb_flush_drain(rel, CB_FLUSH_DELAY);
+		return false;
+	}
+#endif
+	cb_flush_drain(rel, CB_FLUSH_REQUEST);
+	return cb_flush_ranges(rel);
+}
+
 /*
  * Runs the sweep as the index's owner, since it calls comparison functions.
  * Returns whether the journal's tail moved meanwhile, or range buffers had
@@ -90,8 +105,7 @@ cb_flush_fn_sweep(Relation rel)
 
 	cb_stage_publish_index(rel);
 	cb_tree_read_meta(rel, NULL, &before);
-	cb_flush_drain(rel, CB_FLUSH_REQUEST);
-	merged = cb_flush_ranges(rel);
+	merged = cb_flush_fn_drain(rel);
 	cb_tree_read_meta(rel, NULL, &after);
 
 	cb_owner_end(&mark);

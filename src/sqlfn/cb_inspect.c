@@ -18,6 +18,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
+#include "page/cb_range_page.h"
 #include "sqlfn/cb_sqlfn.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -29,6 +30,7 @@ PG_FUNCTION_INFO_V1(cache_batch_metapage);
 PG_FUNCTION_INFO_V1(cache_batch_page);
 PG_FUNCTION_INFO_V1(cache_batch_page_items);
 PG_FUNCTION_INFO_V1(cache_batch_journal);
+PG_FUNCTION_INFO_V1(cache_batch_ranges);
 
 /* ---------- reading ---------- */
 
@@ -111,8 +113,8 @@ cache_batch_metapage(PG_FUNCTION_ARGS)
 	TupleDesc	tupdesc = cb_inspect_row_type(fcinfo);
 	pg_uuid_t  *build_id = palloc(sizeof(pg_uuid_t));
 	CbMetaPageData meta;
-	Datum		values[9];
-	bool		nulls[9] = {false};
+	Datum		values[10];
+	bool		nulls[10] = {false};
 
 	cb_inspect_read_meta(rel, &meta);
 	relation_close(rel, AccessShareLock);
@@ -128,11 +130,29 @@ cache_batch_metapage(PG_FUNCTION_ARGS)
 	values[7] = Int64GetDatum((int64) meta.journal_tail_block);
 	nulls[7] = meta.journal_tail_block == InvalidBlockNumber;
 	values[8] = cb_inspect_levels(&meta);
+	values[9] = Int64GetDatum((int64) meta.range_root);
+	nulls[9] = meta.range_root == 0;
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls)));
 }
 
 /* ---------- cache_batch_page ---------- */
+
+static const char *
+cb_inspect_run_type(uint16 level)
+{
+	switch (level)
+	{
+		case CB_RUN_DATA_LEVEL:
+			return "run";
+		case CB_RUN_ROOT_LEVEL:
+			return "run_root";
+		case CB_RUN_FILTER_LEVEL:
+			return "run_filter";
+		default:
+			return "unknown";
+	}
+}
 
 static const char *
 cb_inspect_page_type(Page page)
@@ -149,6 +169,10 @@ cb_inspect_page_type(Page page)
 		return "leaf";
 	if (flags & CBP_INTERNAL)
 		return "internal";
+	if (flags & CBP_RANGE)
+		return CbPageListsRuns(page) ? "range" : "router";
+	if (flags & CBP_RUN)
+		return cb_inspect_run_type(CbPageGetOpaque(page)->level);
 	return "unknown";
 }
 
@@ -157,7 +181,8 @@ cb_inspect_flags(uint16 flags)
 {
 	static const char *const names[] = {
 		"meta", "leaf", "internal", "journal", "root", "incomplete_split",
-		"deleted", "half_dead", "empty", "has_garbage", "packed"
+		"deleted", "half_dead", "empty", "has_garbage", "packed",
+		"range", "run"
 	};
 	Datum		set[lengthof(names)];
 	int			n = 0;
@@ -168,6 +193,49 @@ cb_inspect_flags(uint16 flags)
 			set[n++] = CStringGetTextDatum(names[i]);
 	}
 	return cb_inspect_text_array(set, n);
+}
+
+/* Does the page have items: is it one of the tree, of range buffers? */
+static bool
+cb_inspect_has_items(Page page)
+{
+	if (CbPageIsGone(page))
+		return false;
+	return CbPageIsTree(page) || CbPageIsRange(page) ||
+		(CbPageIsRun(page) &&
+		 CbPageGetOpaque(page)->level != CB_RUN_FILTER_LEVEL);
+}
+
+/* Is the item one that lists a run? */
+static bool
+cb_inspect_is_run_item(Page page, OffsetNumber off)
+{
+	return CbPageListsRuns(page) && off >= CbRangeFirstRun(page);
+}
+
+/* The run that an item lists, or NULL if it points to none. */
+static CbRunItem *
+cb_inspect_run_item(Page page, OffsetNumber off)
+{
+	ItemId		iid = PageGetItemId(page, off);
+
+	if (!ItemIdHasStorage(iid) || ItemIdGetLength(iid) != sizeof(CbRunItem) ||
+		ItemIdGetOffset(iid) != MAXALIGN(ItemIdGetOffset(iid)) ||
+		ItemIdGetOffset(iid) + sizeof(CbRunItem) > BLCKSZ)
+		return NULL;
+	return CbRangeGetRun(page, off);
+}
+
+/* An entry that is marked dead, or a retired run. */
+static bool
+cb_inspect_is_dead(Page page, OffsetNumber off)
+{
+	CbRunItem  *run;
+
+	if (!cb_inspect_is_run_item(page, off))
+		return ItemIdIsDead(PageGetItemId(page, off));
+	run = cb_inspect_run_item(page, off);
+	return run != NULL && !CbRunIsLive(run);
 }
 
 /* number of line pointers, if the page's header makes sense, else an error */
@@ -215,9 +283,10 @@ cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
 		else
 			(*live)++;
 	}
-	for (OffsetNumber off = CbPageFirstPlain(page); off <= max; off++)
+	for (OffsetNumber off = CbPageListsRuns(page) ? CbRangeFirstRun(page) :
+		 CbPageFirstPlain(page); off <= max; off++)
 	{
-		if (ItemIdIsDead(PageGetItemId(page, off)))
+		if (cb_inspect_is_dead(page, off))
 			(*dead)++;
 		else
 			(*live)++;
@@ -238,7 +307,7 @@ cb_inspect_page_details(Relation rel, int64 blkno, Page page, Datum *values,
 	values[3] = Int64GetDatum((int64) opaque->next);
 	nulls[3] = opaque->next == InvalidBlockNumber;
 
-	if (CbPageIsTree(page) && !CbPageIsGone(page))
+	if (cb_inspect_has_items(page))
 	{
 		cb_inspect_count_items(rel, blkno, page, &live, &dead);
 		values[1] = Int32GetDatum(opaque->level);
@@ -346,7 +415,7 @@ cb_inspect_tuple_row(Relation rel, Page page, OffsetNumber off, int ordinal,
 
 		values[4] = Int32GetDatum(BTreeTupleGetNAtts(itup, rel));
 		nulls[4] = false;
-		if (pivot && off >= CbPageFirstItem(page))
+		if (pivot && off >= CbPageFirstItem(page) && !CbPageListsRuns(page))
 		{
 			values[5] = Int64GetDatum((int64) BTreeTupleGetDownLink(itup));
 			nulls[5] = false;
@@ -363,6 +432,23 @@ cb_inspect_tuple_row(Relation rel, Page page, OffsetNumber off, int ordinal,
 		nulls[7] = false;
 	}
 
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* a row for an item that lists a run: where that has its root */
+static void
+cb_inspect_run_row(Page page, OffsetNumber off, ReturnSetInfo *rsinfo)
+{
+	CbRunItem  *run = cb_inspect_run_item(page, off);
+	Datum		values[8] = {0};
+	bool		nulls[8] = {false, true, false, false, true, false, true, true};
+
+	values[0] = Int32GetDatum(off);
+	values[2] = Int32GetDatum((int32) ItemIdGetLength(PageGetItemId(page, off)));
+	values[3] = BoolGetDatum(cb_inspect_is_dead(page, off));
+	nulls[5] = run == NULL;
+	if (run != NULL)
+		values[5] = Int64GetDatum((int64) run->root);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -395,6 +481,8 @@ cb_inspect_item_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
 
 	if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
 		cb_inspect_base_rows(rel, blkno, page, off, rsinfo);
+	else if (cb_inspect_is_run_item(page, off))
+		cb_inspect_run_row(page, off, rsinfo);
 	else
 		cb_inspect_tuple_row(rel, page, off, -1, ItemIdGetLength(iid),
 							 ItemIdIsDead(iid), cb_inspect_item(page, off),
@@ -415,10 +503,10 @@ cache_batch_page_items(PG_FUNCTION_ARGS)
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
 	cb_inspect_read(rel, blkno, &copy);
 	cb_page_check(rel, (BlockNumber) blkno, page);
-	if (!CbPageIsTree(page) || CbPageIsGone(page))
+	if (!cb_inspect_has_items(page))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("page " INT64_FORMAT " of index \"%s\" is not a page of its tree",
+				 errmsg("page " INT64_FORMAT " of index \"%s\" is not a page of its tree or range buffers",
 						blkno, RelationGetRelationName(rel))));
 
 	max = cb_inspect_max_offset(rel, blkno, page);
@@ -534,6 +622,96 @@ cache_batch_journal(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
 	cb_inspect_walk_journal(rel, (ReturnSetInfo *) fcinfo->resultinfo);
+	relation_close(rel, AccessShareLock);
+
+	return (Datum) 0;
+}
+
+/* ---------- cache_batch_ranges ---------- */
+
+static void
+cb_inspect_report_range(Relation rel, BlockNumber blkno)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("page %u of index \"%s\" is not a valid range page",
+					blkno, RelationGetRelationName(rel)),
+			 errhint("Please REINDEX it.")));
+}
+
+/* the leftmost range page; Invalid: there is none */
+static BlockNumber
+cb_inspect_first_range(Relation rel)
+{
+	CbMetaPageData meta;
+	PGAlignedBlock copy;
+	IndexTuple	downlink;
+
+	cb_inspect_read_meta(rel, &meta);
+	if (meta.range_root == 0)
+		return InvalidBlockNumber;
+	cb_inspect_read(rel, meta.range_root, &copy);
+	cb_page_check(rel, meta.range_root, copy.data);
+	if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) ||
+		cb_inspect_max_offset(rel, meta.range_root, copy.data) < FirstOffsetNumber ||
+		(downlink = cb_inspect_item(copy.data, FirstOffsetNumber)) == NULL)
+		cb_inspect_report_range(rel, meta.range_root);
+	return BTreeTupleGetDownLink(downlink);
+}
+
+static void
+cb_inspect_range_row(Page page, int position, BlockNumber blkno,
+					 ReturnSetInfo *rsinfo)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			nruns[2] = {0}; /* live, retired */
+	int			npages[2] = {0};
+	int64		nentries = 0;
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		CbRunItem  *run = CbRangeGetRun(page, off);
+		int			retired = !CbRunIsLive(run);
+
+		nruns[retired]++;
+		npages[retired] += run->npages;
+		nentries += retired ? 0 : run->nentries;
+	}
+	values[0] = Int32GetDatum(position);
+	values[1] = Int64GetDatum((int64) blkno);
+	values[2] = Int32GetDatum(nruns[0]);
+	values[3] = Int64GetDatum(nentries);
+	values[4] = Int32GetDatum(npages[0]);
+	values[5] = Int32GetDatum(nruns[1]);
+	values[6] = Int32GetDatum(npages[1]);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* Follows the chain of range pages, which never get fewer. */
+Datum
+cache_batch_ranges(PG_FUNCTION_ARGS)
+{
+	PGAlignedBlock copy;
+	BlockNumber blkno;
+	Relation	rel;
+
+	InitMaterializedSRF(fcinfo, 0);
+	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+	blkno = cb_inspect_first_range(rel);
+	for (int position = 0; blkno != InvalidBlockNumber; position++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		cb_inspect_read(rel, blkno, &copy);
+		cb_page_check(rel, blkno, copy.data);
+		if (!cb_range_page_is_sound(copy.data) ||
+			position > RelationGetNumberOfBlocks(rel))
+			cb_inspect_report_range(rel, blkno);
+		cb_inspect_range_row(copy.data, position, blkno,
+							 (ReturnSetInfo *) fcinfo->resultinfo);
+		blkno = CbPageGetOpaque(copy.data)->next;
+	}
 	relation_close(rel, AccessShareLock);
 
 	return (Datum) 0;

@@ -5,9 +5,10 @@
  *	  visible row of its table has an entry.
  *
  * Pages are copied under their share lock and checked without it; one page
- * lock is held at a time.  The journal is read before the tree, and each
- * level of the tree from left to right: entries move downwards and to the
- * right only, so nothing that was published before the snapshot is missed.
+ * lock is held at a time.  The journal is read before the range buffers, those
+ * (cb_verify_range.c) before the tree, and each level of the tree from left to
+ * right: entries move downwards and to the right only, so nothing that was
+ * published before the snapshot is missed.
  * Without strict, pages can leave the tree meanwhile; see tree/cb_unlink.c.
  *
  * Invariants checked, always:
@@ -19,14 +20,21 @@
  *	    since; the packed base of a leaf and its plain entries each in an
  *	    order of their own;
  *	 c) journal pages have consecutive sequence numbers from the tail on and
- *	    hold whole entries.
+ *	    hold whole entries;
+ *	 d) the range pages' bounds fit together, and each run that is not retired
+ *	    has the pages, the entries, in order and inside its range, and the
+ *	    filters that it should have.
  * With heapallindexed, which locks out writers (strict), also:
- *	 d) the downlinks of a level name the pages of the level below in order,
+ *	 e) the downlinks of a level name the pages of the level below in order,
  *	    with the high key of the page on the left as separator; only the
- *	    right sibling of an incomplete split has no downlink;
- *	 e) no block is reached twice, and no tree page is out of reach;
- *	 f) the entry of every row that the snapshot sees is in journal or tree.
- * In recovery nobody can lock writers out: then d and e are left out.
+ *	    right sibling of an incomplete split has no downlink; those of the
+ *	    router name range pages, with their low keys, and retired runs have
+ *	    the pages that they had;
+ *	 f) no block is reached twice, and no tree page, range page or page of a
+ *	    run is out of reach;
+ *	 g) the entry of every row that the snapshot sees is in journal, range
+ *	    buffers or tree.
+ * In recovery nobody can lock writers out: then e and f are left out.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,59 +53,13 @@
 #include "fmgr.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
+#include "page/cb_range_page.h"
+#include "sqlfn/cb_verify.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/tuplesort.h"
-
-/* the downlinks of one level, left to right */
-typedef struct CbVerifyLinks
-{
-	int64		n;
-	int64		size;
-	BlockNumber *children;
-	IndexTuple *separators;		/* NULL: minus infinity */
-} CbVerifyLinks;
-
-typedef struct CbVerify
-{
-	Relation	rel;
-	CbKeyDesc	kd;
-	bool		strict;			/* nobody else changes the index */
-	BufferAccessStrategy strategy;
-	MemoryContext page_cxt;		/* reset after each page */
-	Tuplesortstate *indexed;	/* fingerprints of entries, or NULL */
-	Tuplesortstate *visible;	/* fingerprints of rows */
-	BlockNumber nblocks;
-	uint8	   *seen;			/* bitmap of blocks reached; only if strict */
-
-	/* the page that is being checked */
-	BlockNumber blkno;
-	PGAlignedBlock page;
-	int			nbase;			/* items of its base, which come first */
-	int			nitems;
-	IndexTuple *items;			/* without high key */
-
-	/* the level that is being walked */
-	uint32		level;
-	IndexTuple	low;			/* high key of the page on the left, or NULL */
-	BlockNumber left;			/* that page, or Invalid, ... */
-	XLogRecPtr	left_lsn;		/* ... when it was read */
-	bool		left_incomplete;	/* that page's split is incomplete */
-	int64		nextlink;		/* next of above not met yet */
-	CbVerifyLinks above;		/* what should lead to this level's pages */
-	CbVerifyLinks below;		/* this level's own downlinks */
-} CbVerify;
-
-/* what a data item may be */
-typedef enum CbVerifyForm
-{
-	CB_FORM_ENTRY,
-	CB_FORM_SEPARATOR,
-	CB_FORM_MINUS_INFINITY
-} CbVerifyForm;
 
 /* a fingerprint: block (32 bits), offset (12), hash of the key (20) */
 #define CB_FP_OFFSET_BITS	12
@@ -110,11 +72,7 @@ StaticAssertDecl(32 + CB_FP_OFFSET_BITS + CB_FP_HASH_BITS == 64,
 
 PG_FUNCTION_INFO_V1(cache_batch_verify);
 
-static void cb_verify_fail(CbVerify *v, const char *fmt,...)
-			pg_attribute_printf(2, 3) pg_attribute_noreturn();
-
-/* Raises the error for the current page. */
-static void
+void
 cb_verify_fail(CbVerify *v, const char *fmt,...)
 {
 	va_list		args;
@@ -134,8 +92,7 @@ cb_verify_fail(CbVerify *v, const char *fmt,...)
 
 /* ---------- reading pages ---------- */
 
-/* Copies a block into v->page; the link that led to it is from "from". */
-static void
+void
 cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 {
 	Buffer		buf;
@@ -158,8 +115,7 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 	UnlockReleaseBuffer(buf);
 }
 
-/* Marks the current block as reached; each block has one place. */
-static void
+void
 cb_verify_mark_seen(CbVerify *v)
 {
 	uint8		bit = 1 << (v->blkno % 8);
@@ -171,8 +127,7 @@ cb_verify_mark_seen(CbVerify *v)
 	v->seen[v->blkno / 8] |= bit;
 }
 
-/* Checks what every kind of page has: header, special area, id, version. */
-static void
+void
 cb_verify_page_frame(CbVerify *v)
 {
 	PageHeader	header = (PageHeader) v->page.data;
@@ -197,8 +152,7 @@ cb_verify_page_frame(CbVerify *v)
 					   opaque->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
 }
 
-/* Reads and checks the metapage. */
-static void
+void
 cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 {
 	cb_verify_read(v, CB_METAPAGE_BLKNO, CB_METAPAGE_BLKNO);
@@ -216,6 +170,10 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 	if (meta->nlevels < 1 || meta->nlevels > CB_MAX_LEVELS ||
 		meta->levels[meta->nlevels - 1] != CB_LEVEL_TREE)
 		cb_verify_fail(v, "The list of levels is wrong.");
+	if ((meta->range_root != 0) !=
+		(meta->nlevels > 2 && meta->levels[1] == CB_LEVEL_RUNS))
+		cb_verify_fail(v, "Its router of range pages, %u, and the list of levels do not agree.",
+					   meta->range_root);
 	if (meta->journal_tail_block == CB_METAPAGE_BLKNO ||
 		(meta->journal_tail_block != InvalidBlockNumber &&
 		 CbPosSeq(meta->journal_tail) == 0))
@@ -269,8 +227,7 @@ cb_verify_fingerprint(CbVerify *v, IndexTuple itup)
 	return (int64) result;
 }
 
-/* Checks that a tuple is a plain leaf entry, and takes its fingerprint. */
-static void
+void
 cb_verify_entry(CbVerify *v, IndexTuple itup, unsigned where)
 {
 	if (itup->t_info & INDEX_AM_RESERVED_BIT)
@@ -286,8 +243,7 @@ cb_verify_entry(CbVerify *v, IndexTuple itup, unsigned where)
 						   Int64GetDatum(cb_verify_fingerprint(v, itup)), false);
 }
 
-/* Checks the form of a high key or of a downlink. */
-static void
+void
 cb_verify_pivot(CbVerify *v, IndexTuple itup, CbVerifyForm form,
 				OffsetNumber off)
 {
@@ -310,8 +266,29 @@ cb_verify_pivot(CbVerify *v, IndexTuple itup, CbVerifyForm form,
 					   (size_t) IndexTupleSize(itup));
 }
 
-/* Checks line pointers: every item inside the page, none over another. */
+/* Checks that an item is of the kind that it should be, by its length. */
 static void
+cb_verify_item_length(CbVerify *v, OffsetNumber off, unsigned len)
+{
+	Page		page = v->page.data;
+
+	if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
+	{
+		if (!cb_pack_check(PageGetItem(page, PageGetItemId(page, off)), len))
+			cb_verify_fail(v, "The packed base at item %u is damaged.", off);
+	}
+	else if (CbPageListsRuns(page) && off >= CbRangeFirstRun(page))
+	{
+		if (len != sizeof(CbRunItem))
+			cb_verify_fail(v, "Item %u, of a run, has %u bytes.", off, len);
+	}
+	else if (MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off))) != MAXALIGN(len))
+		cb_verify_fail(v, "Item %u has %u bytes, but its tuple has %zu.",
+					   off, len,
+					   (size_t) IndexTupleSize(CbPageGetTuple(page, off)));
+}
+
+void
 cb_verify_line_pointers(CbVerify *v)
 {
 	Page		page = v->page.data;
@@ -332,15 +309,7 @@ cb_verify_line_pointers(CbVerify *v)
 			start != MAXALIGN(start) || len < sizeof(IndexTupleData))
 			cb_verify_fail(v, "The line pointer of item %u is wrong: offset %u, length %u, flags %u.",
 						   off, start, len, ItemIdGetFlags(item));
-		if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
-		{
-			if (!cb_pack_check(PageGetItem(page, item), len))
-				cb_verify_fail(v, "The packed base at item %u is damaged.", off);
-		}
-		else if (MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off))) != MAXALIGN(len))
-			cb_verify_fail(v, "Item %u has %u bytes, but its tuple has %zu.",
-						   off, len,
-						   (size_t) IndexTupleSize(CbPageGetTuple(page, off)));
+		cb_verify_item_length(v, off, len);
 		total += MAXALIGN(len);
 	}
 	if (total > header->pd_special - header->pd_upper)
@@ -358,7 +327,7 @@ cb_verify_tree_flags(CbVerify *v)
 	CbPageOpaque opaque = CbPageGetOpaque(v->page.data);
 	uint16		kind = v->level == 0 ? CBP_LEAF : CBP_INTERNAL;
 	uint16		kinds = CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL |
-		CBP_DELETED | CBP_HALF_DEAD;
+		CBP_DELETED | CBP_HALF_DEAD | CBP_RANGE | CBP_RUN;
 
 	if ((opaque->flags & kinds) != kind)
 		cb_verify_fail(v, "A page of level %u has the flags %04X.",
@@ -382,8 +351,7 @@ cb_verify_tree_flags(CbVerify *v)
 		cb_verify_fail(v, "It has items, but is marked as empty.");
 }
 
-/* Lists the items of the current page: those of a leaf's base first. */
-static void
+void
 cb_verify_list_items(CbVerify *v)
 {
 	Page		page = v->page.data;
@@ -480,7 +448,7 @@ cb_verify_items(CbVerify *v)
 	}
 }
 
-static void
+void
 cb_verify_add_link(CbVerifyLinks *links, BlockNumber child, IndexTuple separator)
 {
 	if (links->n == links->size)
@@ -526,7 +494,7 @@ cb_verify_collect_links(CbVerify *v)
 	}
 }
 
-/* Checks d for the current page. */
+/* Checks e for the current page. */
 static void
 cb_verify_downlink(CbVerify *v)
 {
@@ -634,7 +602,7 @@ cb_verify_level(CbVerify *v)
 	}
 }
 
-static void
+void
 cb_verify_free_links(CbVerifyLinks *links)
 {
 	for (int64 i = 0; i < links->n; i++)
@@ -673,7 +641,7 @@ cb_verify_tree(CbVerify *v)
 	}
 }
 
-/* Checks e: a tree page that the walk has not met is lost. */
+/* Checks f: a page that the walk has not met is lost. */
 static void
 cb_verify_unreached(CbVerify *v)
 {
@@ -687,12 +655,16 @@ cb_verify_unreached(CbVerify *v)
 		cb_verify_page_frame(v);
 		if (CbPageIsTree(v->page.data) && !CbPageIsGone(v->page.data))
 			cb_verify_fail(v, "It is a tree page, but no link leads to it.");
+		if (CbPageIsRange(v->page.data))
+			cb_verify_fail(v, "It is a range page, but no link leads to it.");
+		if (CbPageIsRun(v->page.data))
+			cb_verify_fail(v, "It is a page of a run, but no range page lists that.");
 	}
 }
 
 /* ---------- the journal ---------- */
 
-/* Checks the entries of a journal page; those below tail are in the tree. */
+/* Checks the entries of a journal page; those below tail are in lower levels. */
 static void
 cb_verify_journal_entries(CbVerify *v, CbPos tail)
 {
@@ -829,7 +801,7 @@ cb_verify_report_missing(CbVerify *v, Relation heap, int64 fingerprint)
 			 errhint("Please REINDEX it.")));
 }
 
-/* Checks f: merges the two sorted sets of fingerprints. */
+/* Checks g: merges the two sorted sets of fingerprints. */
 static void
 cb_verify_compare_sets(CbVerify *v, Relation heap)
 {
@@ -920,6 +892,7 @@ cb_verify_index(Relation heap, Relation rel, bool strict, bool heapallindexed)
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	cb_verify_journal(v);
+	cb_verify_ranges(v);
 	cb_verify_tree(v);
 	if (strict)
 		cb_verify_unreached(v);

@@ -16,16 +16,20 @@ import platform
 import sys
 import time
 
+import confine
 import data
 import report
 import work_ingest
 import work_reads
+import work_tight
 import work_upkeep
 from server import Env
 
 CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
            work_reads.Mixed, work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
-           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size]
+           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size,
+           work_tight.Ingest, work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
+           work_tight.Vacuum]
 
 # what runs when nothing is named: the acceptance figures and one step aside
 # from them in each direction
@@ -39,11 +43,11 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     churn churn-key""".split()
 
 FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_s",
-          "wal_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9",
+          "wal_per_row", "written_per_row", "read_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9",
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
           "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
-          "cold_bytes"]
+          "cold_bytes", "cooled", "data_x", "index_x", "flushed", "applied", "leaf_visits", "spilled"]
 
 
 class Bench:
@@ -53,6 +57,7 @@ class Bench:
         self.args = args
         self.env = Env(args)
         self.files = data.BatchFiles(self.env)
+        self.group = confine.find()
         self.memory = data.in_memory(args.scale)
         self.big = data.larger_than_memory(args.big_scale)
         self.fills = {}
@@ -85,7 +90,7 @@ def methods_of(bench, workload):
     """Its methods among those asked for; --quick keeps to the two that matter,
     except where the others are of most interest."""
     methods = [m for m in workload.methods if m in bench.args.methods]
-    if bench.args.quick and workload.name != "ingest-copy-1-uniform":
+    if bench.args.quick and workload.name not in ("ingest-copy-1-uniform", "tight-cpu-1"):
         methods = [m for m in methods if m in ("btree", "cachebatch")]
     return methods
 
@@ -117,13 +122,15 @@ def brief(record):
     """The main figures of a record in a line."""
     words = []
     for name, form in (("rows_per_s", "{:.0f} rows/s"), ("wal_per_row", "{:.0f} WAL B/row"),
-                       ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"),
+                       ("written_per_row", "{:.0f} B/row written"),
+                       ("read_per_row", "{:.0f} read"), ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"),
                        ("p99.9", "p99.9 {} us"), ("p99.99", "p99.99 {} us"),
                        ("query_us", "{:.0f} us a query"), ("max", "max {} us"),
                        ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
                        ("first_query_ms", "first query {:.1f} ms"),
                        ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms"),
-                       ("index_bytes", "{:.0f} bytes")):
+                       ("index_bytes", "{:.0f} bytes"), ("data_x", "{:.1f} x memory"),
+                       ("spilled", "{:.2f} spilled a row")):
         if name in record:
             words.append(form.format(record[name]))
     return "  ".join(words)
@@ -169,7 +176,7 @@ def arguments():
     parser = argparse.ArgumentParser(
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         description=__doc__ + "\n".join(
-            m.__doc__ for m in (work_ingest, work_reads, work_upkeep)))
+            m.__doc__ for m in (work_ingest, work_reads, work_upkeep, work_tight)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
         "alone; `all` for the whole matrix; default: " + " ".join(DEFAULT))
@@ -177,7 +184,9 @@ def arguments():
     add("--repeats", type=int)
     add("--scale", type=float, default=1.0, help="of rows, buffers and pool")
     add("--big-scale", type=float, help="the same for big-*; default: --scale")
-    add("--seconds", type=float, help="of each timed read (default 20)")
+    add("--tight-scale", type=float, help="the same for tight-*, of memory too "
+        "(default 1, with --quick 0.02)")
+    add("--seconds", type=float, help="of each timed read (default 20; tight-*: 90)")
     add("--methods", default="heap,btree,hash,cachebatch,unbuffered")
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help="a setting of the servers that have cachebatch indexes")
@@ -193,6 +202,8 @@ def arguments():
         args.scale = 0.02
     args.big_scale = args.big_scale or (args.scale / 2 if quick else args.scale)
     args.repeats = args.repeats or (1 if quick else 3)
+    args.tight_scale = args.tight_scale or (0.02 if quick else 1.0)
+    args.tight_seconds = int(args.seconds or (2 if quick else 90))
     args.seconds = int(args.seconds or (1 if quick else 20))
     args.methods = args.methods.split(",")
     return parser, args
@@ -202,7 +213,8 @@ def chosen(bench, parser, names):
     """The workloads that were named, in that order."""
     known = {name: cls for cls in CLASSES for name in cls.names()}
     if names == ["all"]:
-        names = DEFAULT + [n for n in known if n not in DEFAULT]
+        names = DEFAULT + [n for n in known if n not in DEFAULT
+                           and (bench.group or not n.startswith("tight-"))]
     queries = [n for n in names if n in work_reads.QUERIES]
     found = []
     for name in names or DEFAULT:
@@ -224,6 +236,9 @@ def main():
     bench = Bench(args)
     workloads = chosen(bench, parser, args.workload)
     lines = header(bench, args)
+    tight = [w for w in workloads if isinstance(w, work_tight.Tight)]
+    if tight:
+        lines.update(work_tight.header(bench, tight))
     for key, value in lines.items():
         print(f"{key + ':':10} {value}")
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")

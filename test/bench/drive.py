@@ -74,16 +74,16 @@ def read_logs(directory):
 
 
 def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
-            log=False, options=""):
-    """Runs scripts with equal weight from two clients.
+            log=False, options="", clients=CLIENTS):
+    """Runs scripts with equal weight from two clients, or as many as are given.
 
     Returns transactions a second and, if logged, the sorted latencies.
     """
     with workspace(cluster) as directory:
         command = [os.path.join(cluster.env.bindir, "pgbench"), "-n", "-M", "prepared",
-                   "-c", str(CLIENTS), "-j", str(CLIENTS), "-h", cluster.env.sockets,
+                   "-c", str(clients), "-j", str(clients), "-h", cluster.env.sockets,
                    "-p", str(cluster.port), "-U", "postgres"]
-        command += ["-T", str(seconds)] if seconds else ["-t", str(transactions // CLIENTS)]
+        command += ["-T", str(seconds)] if seconds else ["-t", str(transactions // clients)]
         for number, text in enumerate(scripts):
             path = os.path.join(directory, f"script{number}")
             with open(path, "w") as out:

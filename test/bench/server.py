@@ -39,6 +39,7 @@ class Cluster:
         self.env = env
         self.directory = directory
         self.port = port
+        self.group = None           # a confine.Group that the server starts in
 
     def program(self, name, *args, **more):
         """Runs one of the server's programs; its output as text."""
@@ -59,6 +60,7 @@ class Cluster:
         began = time.monotonic()
         # pg_ctl's own output must not be a pipe that the server would keep open
         code = subprocess.call(
+            (self.group.prefix() if self.group else []) +
             [os.path.join(self.env.bindir, "pg_ctl"), "-w", "-t", "600",
              "-D", self.directory, "-l", log, "start"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -117,11 +119,12 @@ class Cluster:
     def wal_position(self):
         return int(self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
 
-    def cpu_seconds(self):
-        """CPU time so far of the postmaster and all its children, ended ones too."""
+    def processes(self):
+        """(process id, fields of its stat after the name) of the server's
+        processes; the postmaster is the first."""
         with open(os.path.join(self.directory, "postmaster.pid")) as f:
             postmaster = int(f.readline())
-        ticks = 0
+        found = []
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
@@ -130,11 +133,40 @@ class Cluster:
                     fields = f.read().rsplit(")", 1)[1].split()
             except OSError:
                 continue
-            if int(entry) == postmaster:
-                ticks += sum(int(x) for x in fields[11:15])
-            elif int(fields[1]) == postmaster:
-                ticks += int(fields[11]) + int(fields[12])
+            if postmaster in (int(entry), int(fields[1])):
+                found.append((int(entry), fields))
+        return sorted(found, key=lambda p: p[0] != postmaster)
+
+    def cpu_seconds(self):
+        """CPU time so far of the postmaster and all its children, ended ones too."""
+        (_, postmaster), *children = self.processes()
+        ticks = sum(int(x) for x in postmaster[11:15])
+        ticks += sum(int(f[11]) + int(f[12]) for _, f in children)
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def disk_bytes(self):
+        """Bytes that all server processes have read from and written to storage
+        so far.  The kernel counts a page of its cache when it becomes dirty, and
+        adds a process that has ended to the postmaster."""
+        read = written = 0
+        for process, _ in self.processes():
+            try:
+                with open(f"/proc/{process}/io") as f:
+                    io = dict(line.split(": ") for line in f.read().splitlines())
+            except (OSError, ValueError):
+                continue        # it has just ended
+            read += int(io["read_bytes"])
+            written += int(io["write_bytes"]) - int(io["cancelled_write_bytes"])
+        return read, written
+
+    def evict(self):
+        """All files out of the operating system's cache."""
+        subprocess.check_call(["sync", "-f", self.directory])
+        for directory, _, names in os.walk(self.directory):
+            for name in names:
+                file = os.open(os.path.join(directory, name), os.O_RDONLY)
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(file)
 
     def prewarm(self):
         """All of the tables and indexes into shared buffers."""

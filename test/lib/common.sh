@@ -124,6 +124,9 @@ cb_outer_cleanup()
 		kill -TERM -- "-$cb_child" 2>/dev/null || true
 	fi
 	cb_stop_servers_under "$CB_WORK"
+	if declare -F cb_outer_end >/dev/null; then
+		cb_outer_end
+	fi
 	if [ -n "${CACHE_BATCH_KEEP:-}" ]; then
 		echo "kept: $CB_WORK"
 	else
@@ -133,8 +136,10 @@ cb_outer_cleanup()
 }
 
 # cb_enter TREE SCRIPT PACKAGES ARGS...: returns in the inner process only.
-# SCRIPT is relative to TREE.  The function cb_outer_after, if there is one,
-# runs in the outer process when the inner one has ended.
+# SCRIPT is relative to TREE.  Functions that run in the outer process, where
+# there are any: cb_outer_before before the inner one is started, with the name
+# of its user; cb_outer_after when it has ended; cb_outer_end when its servers
+# are stopped, too, whatever happened.
 cb_enter()
 {
 	local tree=$1 script=$2 packages=$3 run_as=() commit
@@ -171,6 +176,10 @@ cb_enter()
 			--init-groups)
 	else
 		mkdir -p "$CB_CACHE/server"
+	fi
+
+	if declare -F cb_outer_before >/dev/null; then
+		cb_outer_before "${run_as:+cachebatch-test}"
 	fi
 
 	# A session of its own, so that one signal reaches all that it started, and

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes 'usleep';
 
-our @EXPORT = qw(new_node test_points wait_back sound same_answers indexes_of
+our @EXPORT = qw(new_node test_points wait_back sound indexes_of
   run_killed test_points_built crash_restart damage);
 
 # A node with the library preloaded; conf: more settings.
@@ -65,27 +65,32 @@ sub test_points
 }
 
 # Waits until the server has recovered from the death of a backend.
-my %restarts;
+my %log_read;
 
 sub wait_back
 {
 	my ($node) = @_;
+	my $latest = qr/.*all server processes terminated; reinitializing/s;
+	my $noticed;
 
 	# first the postmaster has to notice
 	foreach my $try (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
 	{
-		my $n = () = slurp_file($node->logfile) =~ /all server processes terminated; reinitializing/g;
+		my $from = $log_read{ $node->name } // 0;
+		my $log = slurp_file($node->logfile, $from);
 
-		if ($n > ($restarts{ $node->name } // 0))
+		if ($log =~ $latest)
 		{
-			$restarts{ $node->name } = $n;
+			$log_read{ $node->name } = $from + $+[0];
+			$noticed = 1;
 			last;
 		}
 		usleep(10_000);
 	}
+	die 'no backend has died' unless $noticed;
 
 	# no input for psql: one that cannot connect would break the pipe
-	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	foreach my $try (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
 	{
 		my ($out, $err) = ('', '');
 
@@ -93,7 +98,7 @@ sub wait_back
 		  if IPC::Run::run(
 			[ 'psql', '-XAtc', 'SELECT 1', '-d', $node->connstr('postgres') ],
 			'<', \undef, '>', \$out, '2>', \$err);
-		usleep(100_000);
+		usleep(10_000);
 	}
 	die 'server did not come back';
 }
@@ -119,41 +124,48 @@ sub indexes_of
 		AND i.indisvalid ORDER BY 1));
 }
 
-# One digest of a column by a sequential scan, one through an index.
-sub same_answers
+# Asks for a digest of a column by a sequential scan, for one through an index,
+# and for the latter's plan.
+sub ask_answers
 {
-	my ($node, $table, $column, $db) = @_;
-	my $query = qq(SELECT count(*), md5(string_agg($column\::text, ','))
+	my ($table, $column) = @_;
+	my $query = qq(SELECT 'answer', count(*), md5(string_agg($column\::text, ','))
 		FROM (SELECT $column FROM $table WHERE $column IS NOT NULL
-			  ORDER BY $column) s);
+			  ORDER BY $column) s;);
 	my $off = join ' ', map { "SET enable_$_ = off;" }
 	  qw(indexscan indexonlyscan bitmapscan);
 	my $on = join ' ', map { "SET enable_$_ = off;" }
 	  qw(seqscan bitmapscan sort);
-	my ($by_heap) = $node->safe_psql($db || 'postgres', "$off $query");
-	my ($by_index) = $node->safe_psql($db || 'postgres', "$on $query");
-	my $plan = $node->safe_psql($db || 'postgres', "$on EXPLAIN $query");
 
-	diag("no index used for $column:\n$plan") unless $plan =~ / using /;
-	return $by_heap eq $by_index && $plan =~ / using /;
+	return "\\echo column\n$off $query RESET ALL; $on $query EXPLAIN $query RESET ALL;\n";
+}
+
+# Are both answers there, the same, and by an index as the plan says?
+sub same_answers
+{
+	my ($reply, $column) = @_;
+	my ($by_heap, $by_index, @more) = $reply =~ /^(answer\|.*)$/mg;
+	my $index_used = $reply =~ / using /;
+
+	diag("no index used for $column:\n$reply") unless $index_used;
+	return defined $by_index && !@more && $by_heap eq $by_index && $index_used;
 }
 
 # The indexes of a table pass verification, and answer as the table does.
 sub sound
 {
 	my ($node, $table, $columns, $what, $db) = @_;
+	my @verify = map { "SELECT cache_batch_verify('$_', true);\n" } indexes_of($node, $table, $db);
+	my ($rc, $out, $err) = $node->psql($db || 'postgres',
+		join('', @verify, map { ask_answers($table, $_) } @$columns), on_error_stop => 0);
+	my (undef, @replies) = split /^column$/m, $out;
 	my @faults;
 
-	foreach my $index (indexes_of($node, $table, $db))
-	{
-		my ($rc, $out, $err) = $node->psql($db || 'postgres',
-			"SELECT cache_batch_verify('$index', true)");
-		push @faults, "verify of $index: $err" if $rc != 0;
-	}
+	push @faults, $err if $rc != 0 || $err =~ /ERROR:/;
 	foreach my $column (@$columns)
 	{
 		push @faults, "answers by $column differ"
-		  unless same_answers($node, $table, $column, $db);
+		  unless same_answers(shift @replies // '', $column);
 	}
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is(join("\n", @faults), '', $what);

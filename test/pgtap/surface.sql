@@ -47,6 +47,7 @@ SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
 SELECT has_function('cache_batch_page_items', ARRAY['regclass', 'bigint']);
 SELECT has_function('cache_batch_journal', ARRAY['regclass']);
 SELECT has_function('cache_batch_bucket_list', ARRAY['regclass']);
+SELECT has_function('cache_batch_ranges', ARRAY['regclass']);
 SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_get_pool', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_descriptors', ARRAY[]::text[]);
@@ -111,6 +112,7 @@ FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 				  'cache_batch_page_items(regclass,bigint)',
 				  'cache_batch_journal(regclass)',
 				  'cache_batch_bucket_list(regclass)',
+				  'cache_batch_ranges(regclass)',
 				  'cache_batch_stat_reset()',
 				  'cache_batch_adopt_operator_classes(boolean)']) f;
 SELECT is(has_function_privilege('pgtap_cachebatch_monitor', f, 'EXECUTE'), true,
@@ -119,7 +121,8 @@ FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 				  'cache_batch_metapage(regclass)',
 				  'cache_batch_page(regclass,bigint)',
 				  'cache_batch_journal(regclass)',
-				  'cache_batch_bucket_list(regclass)']) f;
+				  'cache_batch_bucket_list(regclass)',
+				  'cache_batch_ranges(regclass)']) f;
 SELECT table_privs_are(v, 'pgtap_cachebatch_user', ARRAY['SELECT'])
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',

@@ -123,8 +123,13 @@ class Test:
                 settings["cache_batch.heat_epoch"] = 1
                 settings["cache_batch.cold_threshold"] = 0
                 settings["cache_batch.cold_rate"] = 1000000
+                settings["cache_batch.spill_threshold"] = 0
+                # merges where there is enough, or no room for more runs
+                settings["cache_batch.spill_target"] = (100, 1000, 8)[self.seed % 3]
             if args.tail is not None:
                 settings["cache_batch.test_tail"] = args.tail
+            if args.run_min is not None:
+                settings["cache_batch.test_run_min"] = args.run_min
         return settings
 
     def create(self):
@@ -225,10 +230,13 @@ class Test:
         cur.execute("COMMIT")
 
     def note_dropped(self, cur):
-        """How many entries of dead rows flushes have dropped since the last start, at most."""
+        """Entries of dead rows that flushes dropped, and that went to range buffers, since a start, at most."""
         if self.am != "btree":
-            cur.execute("SELECT coalesce(sum(dropped), 0)::bigint FROM cache_batch_stat_indexes")
-            self.checks["dropped"] = max(self.checks["dropped"], cur.fetchone()[0])
+            cur.execute("SELECT coalesce(sum(dropped), 0)::bigint, coalesce(sum(spilled), 0)::bigint "
+                        "FROM cache_batch_stat_indexes")
+            dropped, spilled = cur.fetchone()
+            self.checks["dropped"] = max(self.checks["dropped"], dropped)
+            self.checks["spilled"] = max(self.checks["spilled"], spilled)
 
     def check(self, where, quiet):
         with contextlib.closing(self.primary.connect()) as conn:
@@ -468,7 +476,9 @@ def main():
     parser.add_argument("--crash", action="store_true", help="kill the server or a backend now and then")
     parser.add_argument("--tail", type=int, metavar="N",
                         help="pack leaves with more than N plain entries (build with test points)")
-    parser.add_argument("--tiny", action="store_true", help="small stages, journals and pool")
+    parser.add_argument("--run-min", type=int, metavar="N",
+                        help="write runs of N entries or more (build with test points)")
+    parser.add_argument("--tiny", action="store_true", help="small stages, journals and pool; all leaves are cold, all indexes large")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--am", default="cachebatch", help="btree tests the test")
     parser.add_argument("--rows", type=int, default=15000, help="rows a table before it is thinned out")

@@ -113,4 +113,246 @@ like($err, qr/must be owner/, 'only the owner may verify');
 ($rc, $out, $err) = $node->psql('postgres', 'CREATE INDEX t_b ON t (id); ' . q(SELECT cache_batch_verify('t_b')));
 like($err, qr/not a cachebatch index/, 'a btree index is refused');
 
+# ---------- range buffers ----------
+
+# Flushes happen in the inserting session only, so nothing changes by itself.
+my $ranges = new_node('ranges', conf => <<'EOC');
+cache_batch.max_workers = 0
+cache_batch.pool_size = 256kB
+cache_batch.spill_threshold = 64kB
+cache_batch.spill_target = 1000
+EOC
+
+# Live runs on top of retired ones: batches of keys not used before.
+my @spills = map { my $first = $_; qq(DO \$\$ BEGIN FOR j IN 1..20 LOOP
+	INSERT INTO r SELECT hashint8extended(i, 0), 'https://example.org/' || md5(i::text)
+		FROM generate_series($first + 2000 * j, $first + 2000 * j + 1999) i;
+	COMMIT; END LOOP; END \$\$;) } 1_000_000, 2_000_000;
+
+$ranges->safe_psql('postgres', qq(
+	CREATE TABLE r (k bigint, s text COLLATE "C");
+	INSERT INTO r SELECT hashint8extended(i, 0), 'https://example.org/' || md5(i::text) FROM generate_series(1, 40000) i;
+	CREATE INDEX r_k ON r USING cachebatch (k);
+	CREATE INDEX r_s ON r USING cachebatch (s);
+	$spills[0]
+	-- an old transaction: the pages of what is retired are kept
+	CREATE TABLE old ();
+	BEGIN;
+	INSERT INTO old DEFAULT VALUES;
+	PREPARE TRANSACTION 'old';
+	SELECT cache_batch_flush('r_k'), cache_batch_flush('r_s');
+	$spills[1]
+	CHECKPOINT));
+
+# What is the index's file like?  Blocks of a range that has runs, and items.
+sub look
+{
+	my ($index) = @_;
+	my %at = (file => $ranges->data_dir . '/' . $ranges->safe_psql('postgres', qq(SELECT pg_relation_filepath('$index'))));
+
+	$at{router} = $ranges->safe_psql('postgres', qq(SELECT range_root FROM cache_batch_metapage('$index')));
+	# a range between others, and a run of several pages in it
+	($at{range}, $at{item}, $at{root}) = split /\|/, $ranges->safe_psql('postgres', qq(
+		SELECT r.block, i.itemoffset, i.child
+		FROM cache_batch_ranges('$index') r, cache_batch_page_items('$index', r.block) i,
+			cache_batch_page('$index', r.block) p, cache_batch_page('$index', i.child) root
+		WHERE NOT i.dead AND i.itemlen = 32 AND i.child IS NOT NULL
+			AND r.position > 0 AND r.runs > 1 AND p.next IS NOT NULL AND root.live_items > 1
+		ORDER BY 1, 2 LIMIT 1));
+	($at{data}, $at{data2}) = split /\n/, $ranges->safe_psql('postgres',
+		qq(SELECT child FROM cache_batch_page_items('$index', $at{root}) ORDER BY itemoffset));
+	$at{retired} = $ranges->safe_psql('postgres', qq(
+		SELECT min(i.child) FROM cache_batch_ranges('$index') r, cache_batch_page_items('$index', r.block) i WHERE i.dead));
+	$at{leaf} = $ranges->safe_psql('postgres', qq(
+		SELECT min(b) FROM generate_series(1, pg_relation_size('$index') / 8192 - 1) b, cache_batch_page('$index', b) p
+		WHERE p.type = 'leaf'));
+	return %at;
+}
+
+# The start of an item in its page.
+sub start
+{
+	my ($page, $n) = @_;
+	return unpack('V', substr($page, $item->($n), 4)) & 0x7fff;
+}
+
+foreach my $index (qw(r_k r_s))
+{
+	my $column = substr($index, 2);
+
+	is($ranges->safe_psql('postgres', qq(
+		SELECT count(*) > 2, sum(runs) > 2, sum(entries) > 10000, sum(pages) > sum(runs), sum(retired_runs) > 0,
+			sum(retired_pages) > sum(retired_runs), sum(entries) <= max(s.spilled)
+		FROM cache_batch_ranges('$index'), cache_batch_stat_indexes s WHERE s.indexrelname = '$index')),
+		't|t|t|t|t|t|t', "$index: there are ranges, runs, and retired ones");
+	is($ranges->safe_psql('postgres', qq(
+		SELECT bool_and(n = w) FROM (
+			SELECT p.type, count(*) AS n,
+				(SELECT CASE p.type WHEN 'range' THEN count(*) WHEN 'router' THEN 1
+					WHEN 'run_root' THEN sum(runs + retired_runs)
+					ELSE sum(pages + retired_pages - runs - retired_runs) END FROM cache_batch_ranges('$index')) AS w
+			FROM generate_series(0, pg_relation_size('$index') / 8192 - 1) b, cache_batch_page('$index', b) x,
+				LATERAL (SELECT CASE x.type WHEN 'run_filter' THEN 'run' ELSE x.type END AS type) p
+			WHERE x.type ~ '^r' GROUP BY 1) y)),
+		't', "$index: each page of range buffers belongs to a range");
+	is($ranges->safe_psql('postgres', qq(
+		SELECT r.block, r.runs, r.entries FROM cache_batch_ranges('$index') r, cache_batch_page('$index', r.block) p,
+			LATERAL (SELECT sum(d.live_items) FILTER (WHERE d.type = 'run') AS n
+				FROM cache_batch_page_items('$index', r.block) i, cache_batch_page_items('$index', i.child) c,
+					cache_batch_page('$index', c.child) d
+				WHERE NOT i.dead AND i.child IS NOT NULL) z
+		WHERE (p.live_items, p.dead_items) <> (r.runs, r.retired_runs) OR coalesce(z.n, 0) <> r.entries)),
+		'', "$index: ranges and pages say the same");
+}
+sound($ranges, 'r', [ 'k', 's' ], 'range buffers');
+$ranges->safe_psql('postgres', q(ROLLBACK PREPARED 'old'));
+
+# what to do to which page; what the error of verify must say; does a scan meet it?
+my %at = look('r_k');
+note(join ', ', map { "$_: $at{$_}" } sort keys %at);
+my %page = map { $_ => page($at{file}, $at{$_}) } grep { $at{$_} =~ /^\d+$/ && !/item/ } keys %at;
+my $run = start($page{range}, $at{item});
+my $other = start($page{range}, $at{item} + 1);
+my @filters = unpack('V*', substr($page{range}, $run + 20, 12));
+my $in_run = sub { my ($at, $bytes) = @_; return [ $run + $at, $bytes ] };
+my $key = sub { my ($page, $n, $by) = @_; my $at = start($page, $n) + 8; return [ $at, pack('q', unpack('q', substr($page, $at, 8)) + $by) ] };
+
+$at{filter} = $filters[0];
+$at{meta} = 0;
+my @damages = (
+	[ 'no router', 'meta', qr/list of levels do not agree/, 0, [ 80, pack('V', 0) ] ],
+	[ 'another router', 'meta', qr/not a range page/, 1, [ 80, pack('V', $at{leaf}) ] ],
+	[ 'no more range pages', 'router', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
+	[ 'a downlink twice in the router', 'router', qr/router has a downlink/, 0, [ start($page{router}, 2), substr($page{router}, start($page{router}, 1), 4) ] ],
+	[ 'a downlink of the router to a leaf', 'router', qr/not a range page/, 1, [ start($page{router}, 1), pack('v2', 0, $at{leaf}) ] ],
+	[ 'a separator of the router', 'router', qr/separator of its downlink/, 0, $key->($page{router}, 2, 1) ],
+	[ 'the low key', 'range', qr/low key differs/, 0, $key->($page{range}, 2, 1) ],
+	[ 'the high key', 'range', qr/low key differs|not in its range/, 0, $key->($page{range}, 1, -1) ],
+	[ 'a right link to itself', 'range', qr/low key differs|Two links/, 1, [ 8192 - 16, pack('V', $at{range}) ] ],
+	[ 'a right link to a leaf', 'range', qr/not a range page/, 1, [ 8192 - 16, pack('V', $at{leaf}) ] ],
+	[ 'a zero range page', 'range', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
+	[ 'the level of a range page', 'range', qr/not a range page of level 0/, 1, [ 8192 - 12, pack('v', 1) ] ],
+	[ 'a run that is not listed', 'range', qr/no range page lists|line pointer/, 0, [ 12, pack('v', unpack('v', substr($page{range}, 12, 2)) - 4) ] ],
+	[ 'an item outside the page', 'range', qr/line pointer of item $at{item}/, 1, [ $item->($at{item}), pack('V', 0x7ff0 | 1 << 15 | 32 << 17) ] ],
+	[ 'the number of entries of a run', 'range', qr/has \d+ entries, not \d+/, 0, $in_run->(8, pack('V', 17)) ],
+	[ 'a run of no entries', 'range', qr/has 0 entries/, 0, $in_run->(8, pack('V', 0)) ],
+	[ 'the root of another run', 'range', qr/root has|Two links|filter/, 0, $in_run->(12, substr($page{range}, $other + 12, 4)) ],
+	[ 'a root that is a data page', 'range', qr/not a page of level 1 of a run/, 1, $in_run->(12, pack('V', $at{data})) ],
+	[ 'a root past the end', 'range', qr/links to block 99999/, 1, $in_run->(12, pack('V', 99_999)) ],
+	[ 'no root', 'range', qr/links to block 4294967295/, 1, $in_run->(12, pack('V', 0xFFFFFFFF)) ],
+	[ 'too many pages', 'range', qr/root has \d+ downlinks/, 0, $in_run->(16, pack('v', 29)) ],
+	[ 'too many filters', 'range', qr/4 filters/, 1, $in_run->(18, pack('v', 4)) ],
+	[ 'a filter that is a leaf', 'range', qr/not a page of level 2 of a run/, 0, $in_run->(20, pack('V', $at{leaf})) ],
+	[ 'a run retired too early', 'range', qr/row .* has no entry/, 0, $in_run->(0, pack('Q', 3)) ],
+	[ 'a zero root', 'root', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
+	[ 'a downlink to a leaf', 'root', qr/not a page of level 0 of a run/, 1, [ start($page{root}, 1), pack('v2', 0, $at{leaf}) ] ],
+	[ 'a downlink twice', 'root', qr/Two links/, 0, [ start($page{root}, 2), substr($page{root}, start($page{root}, 1), 4) ] ],
+	[ 'a separator too high', 'root', qr/not between the separators/, 0, $key->($page{root}, 2, 1 << 50) ],
+	[ 'a downlink outside the page', 'root', qr/line pointer of item 2/, 1, [ $item->(2), pack('V', 0x7ff0 | 1 << 15 | 16 << 17) ] ],
+	[ 'a zero root of a retired run', 'retired', qr/all zero/, 0, [ 0, "\0" x 8192 ] ],
+	[ 'a zero data page', 'data', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
+	[ 'a leaf in the place of a data page', 'data', qr/not a page of level 0 of a run/, 1, [ 0, $page{leaf} ] ],
+	[ 'the next data page twice', 'data', qr/not between the separators|not in order/, 0, [ 0, $page{data2} ] ],
+	[ 'a data page with a right link', 'data', qr/not a page of level 0 of a run/, 0, [ 8192 - 16, pack('V', $at{leaf}) ] ],
+	[ 'a damaged base', 'data', qr/base .*is damaged/, 1, [ start($page{data}, 1), "\xff" x 32 ] ],
+	[ 'an empty filter', 'filter', qr/not in the filter/, 0, [ 64, "\0" x 8064 ] ],
+	[ 'a filter that is none', 'filter', qr/not a page of level 2 of a run/, 0, [ 8192 - 12, pack('v', 1) ] ]);
+
+# Copies the file of an index that is whole, and puts it back.
+sub keep
+{
+	my ($from, $to) = @_;
+	open my $in, '<:raw', $from or die "$from: $!";
+	open my $out, '>:raw', $to or die "$to: $!";
+	local $/ = undef;
+	print $out scalar <$in>;
+	close $out;
+	return;
+}
+
+my $scan = 'SET statement_timeout = 60000; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; ';
+my $crashes = 0;
+
+sub ask
+{
+	my ($sql) = @_;
+	my ($rc, $out, $err) = $ranges->psql('postgres', "\\set VERBOSITY verbose\n$sql");
+
+	if ($rc == 2 || $err =~ /terminat|server closed|PANIC/)
+	{
+		$crashes++;
+		diag("$sql: $err");
+		wait_back($ranges);
+	}
+	return $err;
+}
+
+$ranges->stop;
+keep($at{file}, "$at{file}.whole");
+foreach my $case (@damages)
+{
+	my ($what, $where, $message, $scanned, @changes) = @$case;
+
+	damage($at{file}, $at{$where}, @changes);
+	$ranges->start;
+	my $err = ask(q(SELECT cache_batch_verify('r_k', true)));
+	like($err, qr/XX002: .*$message/s, "$what: verify says so");
+	$err = ask(q(SELECT cache_batch_verify('r_k')));
+	like($err, qr/^(psql:\S+ ERROR:  XX002|$)/, "$what: verify without lock");
+	$err = ask("$scan SELECT count(*) FROM r WHERE k IS NOT NULL");
+	like($err, $scanned ? qr/XX00[12]/ : qr/^(psql:\S+ ERROR:  XX00[12]|$)/, "$what: a scan" . ($scanned ? ' is refused' : ''));
+	ask($_) foreach (
+		"$scan SELECT count(*) FROM r WHERE k IN (SELECT hashint8extended(i, 0) FROM generate_series(2002000, 2002100) i)",
+		q(SELECT * FROM cache_batch_ranges('r_k')),
+		qq(SELECT count(*) FROM cache_batch_page_items('r_k', $at{$where})),
+		q(SELECT cache_batch_flush('r_k')), 'SELECT txid_current()', 'VACUUM r');
+	$ranges->stop;
+	keep("$at{file}.whole", $at{file});
+}
+is($crashes, 0, 'no such damage ends the server');
+
+# bytes changed at random: an error or an answer, but no crash
+my $seed = $ENV{CB_SEED} || time;
+srand($seed);
+note("CB_SEED=$seed");
+foreach my $index (qw(r_k r_s))
+{
+	my $column = substr($index, 2);
+	my $found = 0;
+
+	$ranges->start;
+	%at = look($index);
+	$ranges->stop;
+	my $range = page($at{file}, $at{range});
+	$at{filter} = unpack('V', substr($range, start($range, $at{item}) + 20, 4));
+	keep($at{file}, "$at{file}.whole");
+	foreach my $where (qw(range root data filter))
+	{
+		foreach my $try (1 .. 3)
+		{
+			# line pointers and items, or anything
+			my $upper = unpack('v', substr(page($at{file}, $at{$where}), 14, 2));
+
+			damage($at{file}, $at{$where}, map {
+				[ $try == 1 ? 24 + int(rand(16)) : $try == 2 ? $upper + int(rand(64)) : int(rand(8192)), chr(int(rand(256))) ] } 1 .. 6);
+			$ranges->start;
+			$found += (ask($_) ne '') foreach (
+				"SELECT cache_batch_verify('$index')",
+				"SELECT cache_batch_verify('$index', true)",
+				"$scan SELECT count(*) FROM r WHERE $column IS NOT NULL",
+				"$scan SELECT count(*) FROM (SELECT $column FROM r ORDER BY $column DESC) x",
+				"SELECT * FROM cache_batch_ranges('$index')",
+				"SELECT count(*) FROM cache_batch_page('$index', $at{$where})",
+				"SELECT count(*) FROM cache_batch_page_items('$index', $at{$where})",
+				"SELECT cache_batch_flush('$index')");
+			$ranges->stop;
+			keep("$at{file}.whole", $at{file});
+		}
+	}
+	ok($found > 0, "$index: damage is found");
+}
+is($crashes, 0, 'no damage ends the server');
+$ranges->start;
+sound($ranges, 'r', [ 'k', 's' ], 'whole again');
+
 done_testing();

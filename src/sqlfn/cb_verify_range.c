@@ -1,0 +1,378 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_verify_range.c
+ *	  The part of cache_batch_verify() that checks range buffers.
+ *
+ * The router is read before the range pages, those from left to right, and
+ * after each of them the runs that it listed then.  Range pages are never
+ * deleted, and split while they list no live run; and the pages of a run that
+ * is retired meanwhile are kept as long as this statement has its snapshot
+ * (range/cb_range.h).  So all of this holds while others write, but for two
+ * things, which need strict: replay brings a new range page's downlink before
+ * the right link that leads to it; and runs that had been retired before the
+ * snapshot was taken can lose their pages at any time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/cb_filter.h"
+#include "miscadmin.h"
+#include "page/cb_leaf.h"
+#include "page/cb_range_page.h"
+#include "sqlfn/cb_verify.h"
+#include "utils/memutils.h"
+
+/* a range page as it was read */
+typedef struct CbVerifyRange
+{
+	IndexTuple	low;			/* NULL: minus infinity */
+	IndexTuple	high;			/* NULL: infinite */
+	BlockNumber next;
+	int			nruns;			/* retired ones, too */
+	CbRunItem	runs[CB_RANGE_MAX_ITEMS];
+} CbVerifyRange;
+
+/* a run that is being checked */
+typedef struct CbVerifyRun
+{
+	CbRunItem	item;
+	IndexTuple	low;			/* bounds of its range; NULL: none */
+	IndexTuple	high;
+	CbVerifyLinks links;		/* to its data pages */
+	int64		nentries;		/* met so far */
+	IndexTuple	last;			/* the last of them, or NULL; in lastbuf */
+	PGAlignedBlock lastbuf;
+	PGAlignedBlock filters[CB_RUN_MAX_FILTERS];
+} CbVerifyRun;
+
+/* ---------- runs ---------- */
+
+/* Copies a page of a run, which the current page names, and checks its kind. */
+static void
+cb_verify_run_page(CbVerify *v, BlockNumber blkno, int level)
+{
+	CbPageOpaque opaque;
+	uint16		packed = level == CB_RUN_DATA_LEVEL ? CBP_PACKED : 0;
+
+	cb_verify_read(v, blkno, v->blkno);
+	cb_verify_page_frame(v);
+	opaque = CbPageGetOpaque(v->page.data);
+	if ((opaque->flags & ~packed) != CBP_RUN || opaque->level != level ||
+		opaque->next != InvalidBlockNumber)
+		cb_verify_fail(v, "It is not a page of level %d of a run: flags %04X, level %u.",
+					   level, opaque->flags, opaque->level);
+	cb_verify_mark_seen(v);
+}
+
+static void
+cb_verify_filter_page(CbVerify *v, CbVerifyRun *run, int i)
+{
+	cb_verify_run_page(v, run->item.filters[i], CB_RUN_FILTER_LEVEL);
+	if (((PageHeader) v->page.data)->pd_lower !=
+		CB_RUN_FILTER_START + CB_RUN_FILTER_LINES * 64)
+		cb_verify_fail(v, "The filter has %u bytes.",
+					   ((PageHeader) v->page.data)->pd_lower);
+	run->filters[i] = v->page;
+}
+
+/* Checks the root, and takes its downlinks. */
+static void
+cb_verify_run_root(CbVerify *v, CbVerifyRun *run)
+{
+	const CbRunItem *item = &run->item;
+
+	cb_verify_run_page(v, item->root, CB_RUN_ROOT_LEVEL);
+	cb_verify_line_pointers(v);
+	v->level = CB_RUN_ROOT_LEVEL;
+	cb_verify_list_items(v);
+	if (v->nitems < 1 || v->nitems + item->nfilters + 1 != item->npages)
+		cb_verify_fail(v, "The root has %d downlinks, but the run %u pages, %u of them filters.",
+					   v->nitems, item->npages, item->nfilters);
+	for (int i = 0; i < v->nitems; i++)
+	{
+		cb_verify_pivot(v, v->items[i],
+						i == 0 ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR, i + 1);
+		cb_verify_add_link(&run->links, BTreeTupleGetDownLink(v->items[i]),
+						   i == 0 ? NULL : v->items[i]);
+	}
+}
+
+/* Checks that the filters know an entry. */
+static void
+cb_verify_run_hash(CbVerify *v, CbVerifyRun *run, IndexTuple itup, int i)
+{
+	bool		isnull;
+	Datum		first = index_getattr(itup, 1, v->kd.tupdesc, &isnull);
+	uint32		hash = isnull ? 0 : cb_key_hash(&v->kd, first);
+	uint64		place = (uint64) hash * run->item.nfilters;
+	char	   *bits = CbRunFilterBits(run->filters[place >> 32].data);
+
+	if (!cb_filter_may_hold((cb_atomic64 *) bits, CB_RUN_FILTER_LINES,
+							(uint32) place))
+		cb_verify_fail(v, "The hash of entry %d is not in the filter, which is block %u.",
+					   i + 1, run->item.filters[place >> 32]);
+}
+
+/* Checks an entry: its place between the others, the separators and bounds. */
+static void
+cb_verify_run_entry(CbVerify *v, CbVerifyRun *run, int i, IndexTuple low,
+					IndexTuple high)
+{
+	IndexTuple	itup = v->items[i];
+
+	cb_verify_entry(v, itup, i + 1);
+	if (run->last != NULL && cb_key_compare(&v->kd, run->last, itup) >= 0)
+		cb_verify_fail(v, "Entry %d of a run is not in order.", i + 1);
+	if ((low != NULL && cb_key_compare(&v->kd, low, itup) > 0) ||
+		(high != NULL && cb_key_compare(&v->kd, itup, high) >= 0))
+		cb_verify_fail(v, "Entry %d is not between the separators of the run's root.",
+					   i + 1);
+	if ((run->low != NULL && cb_key_compare(&v->kd, run->low, itup) > 0) ||
+		(run->high != NULL && cb_key_compare(&v->kd, itup, run->high) >= 0))
+		cb_verify_fail(v, "Entry %d of a run is not in its range.", i + 1);
+	if (run->item.nfilters > 0 && v->kd.hash != CB_HASH_NONE)
+		cb_verify_run_hash(v, run, itup, i);
+	run->last = itup;
+}
+
+/* Checks data page i. */
+static void
+cb_verify_run_data(CbVerify *v, CbVerifyRun *run, int i)
+{
+	CbVerifyLinks *links = &run->links;
+	IndexTuple	high = i + 1 < links->n ? links->separators[i + 1] : NULL;
+
+	v->blkno = run->item.root;
+	cb_verify_run_page(v, links->children[i], CB_RUN_DATA_LEVEL);
+	cb_verify_line_pointers(v);
+	v->level = CB_RUN_DATA_LEVEL;
+	cb_verify_list_items(v);
+	if (v->nitems < 1 || (v->nbase > 0 && v->nitems > v->nbase) ||
+		v->nitems > CB_PACK_MAX_ENTRIES)
+		cb_verify_fail(v, "A page of a run has %d entries, %d of them packed.",
+					   v->nitems, v->nbase);
+	for (int j = 0; j < v->nitems; j++)
+		cb_verify_run_entry(v, run, j, links->separators[i], high);
+	run->nentries += v->nitems;
+	memcpy(run->lastbuf.data, run->last, IndexTupleSize(run->last));
+	run->last = (IndexTuple) run->lastbuf.data;
+}
+
+/* Checks a run that the range page, block from, lists. */
+static void
+cb_verify_run(CbVerify *v, CbVerifyRun *run, BlockNumber from)
+{
+	v->blkno = from;
+	for (int i = 0; i < run->item.nfilters; i++)
+	{
+		cb_verify_filter_page(v, run, i);
+		v->blkno = from;
+	}
+	cb_verify_run_root(v, run);
+	for (int i = 0; i < run->links.n; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(v->page_cxt);
+
+		cb_verify_run_data(v, run, i);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(v->page_cxt);
+	}
+	v->blkno = from;
+	if (run->nentries != run->item.nentries)
+		cb_verify_fail(v, "The run with its root in block %u has " INT64_FORMAT " entries, not %u.",
+					   run->item.root, run->nentries, run->item.nentries);
+}
+
+/*
+ * Checks the runs of a range.  The entries of retired ones are in the leaves,
+ * and the range may have been split since.
+ */
+static void
+cb_verify_runs(CbVerify *v, const CbVerifyRange *range, BlockNumber blkno)
+{
+	CbVerifyRun *run = palloc(sizeof(CbVerifyRun));
+	Tuplesortstate *indexed = v->indexed;
+
+	for (int i = 0; i < range->nruns; i++)
+	{
+		bool		live = CbRunIsLive(&range->runs[i]);
+
+		if (!live && !v->strict)
+			continue;
+		memset(run, 0, offsetof(CbVerifyRun, lastbuf));
+		run->item = range->runs[i];
+		run->low = range->low;
+		run->high = live ? range->high : NULL;
+		v->indexed = live ? indexed : NULL;
+		cb_verify_run(v, run, blkno);
+		v->indexed = indexed;
+		cb_verify_free_links(&run->links);
+	}
+}
+
+/* ---------- range pages ---------- */
+
+/* Checks type, level and links of the router or of a range page. */
+static void
+cb_verify_range_flags(CbVerify *v, int level)
+{
+	CbPageOpaque opaque;
+
+	cb_verify_page_frame(v);
+	opaque = CbPageGetOpaque(v->page.data);
+	if (opaque->flags != CBP_RANGE || opaque->level != level)
+		cb_verify_fail(v, "It is not a range page of level %d: flags %04X, level %u.",
+					   level, opaque->flags, opaque->level);
+	if (level == CB_ROUTER_LEVEL && opaque->next != InvalidBlockNumber)
+		cb_verify_fail(v, "The router has a right link.");
+	cb_verify_mark_seen(v);
+	cb_verify_line_pointers(v);
+}
+
+/* Checks the router, and takes its downlinks. */
+static void
+cb_verify_router(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
+{
+	cb_verify_read(v, blkno, CB_METAPAGE_BLKNO);
+	cb_verify_range_flags(v, CB_ROUTER_LEVEL);
+	v->level = CB_ROUTER_LEVEL;
+	cb_verify_list_items(v);
+	if (v->nitems < 1)
+		cb_verify_fail(v, "The router has no downlink.");
+	for (int i = 0; i < v->nitems; i++)
+	{
+		cb_verify_pivot(v, v->items[i],
+						i == 0 ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR, i + 1);
+		cb_verify_add_link(links, BTreeTupleGetDownLink(v->items[i]),
+						   i == 0 ? NULL : v->items[i]);
+	}
+}
+
+/* Takes the runs of the current range page; what their items say is possible. */
+static void
+cb_verify_take_runs(CbVerify *v, CbVerifyRange *range)
+{
+	Page		page = v->page.data;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			nlive = 0;
+
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
+	{
+		CbRunItem  *item = CbRangeGetRun(page, off);
+
+		if (item->nfilters > CB_RUN_MAX_FILTERS ||
+			item->npages > CB_RUN_MAX_PAGES || item->nentries == 0)
+			cb_verify_fail(v, "The run at item %u has %u entries, %u pages, and %u filters.",
+						   off, item->nentries, item->npages, item->nfilters);
+		nlive += CbRunIsLive(item);
+		range->runs[range->nruns++] = *item;
+	}
+	if (nlive > CB_RANGE_MAX_RUNS)
+		cb_verify_fail(v, "It lists %d runs.", nlive);
+}
+
+/* Checks the current range page, whose low key should be low, and takes it. */
+static void
+cb_verify_range_page(CbVerify *v, IndexTuple low, CbVerifyRange *range)
+{
+	Page		page = v->page.data;
+	OffsetNumber max;
+
+	memset(range, 0, offsetof(CbVerifyRange, runs));
+	cb_verify_range_flags(v, CB_RANGE_LEVEL);
+	max = PageGetMaxOffsetNumber(page);
+	if (max < CbPageFirstItem(page) ||
+		max - CbPageFirstItem(page) > CB_RANGE_MAX_ITEMS)
+		cb_verify_fail(v, "A range page has %u items.", max);
+	cb_verify_pivot(v, CbRangeGetLow(page),
+					low ? CB_FORM_SEPARATOR : CB_FORM_MINUS_INFINITY,
+					CbPageFirstItem(page));
+	if (low != NULL)
+	{
+		range->low = CopyIndexTuple(CbRangeGetLow(page));
+		if (cb_key_compare(&v->kd, low, range->low) != 0)
+			cb_verify_fail(v, "Its low key differs from the high key of the range page on the left.");
+	}
+	range->next = CbPageGetOpaque(page)->next;
+	if (!CbPageIsRightmost(page))
+	{
+		cb_verify_pivot(v, CbPageGetHighKey(page), CB_FORM_SEPARATOR, CB_HIKEY);
+		range->high = CopyIndexTuple(CbPageGetHighKey(page));
+		if (low != NULL && cb_key_compare(&v->kd, low, range->high) >= 0)
+			cb_verify_fail(v, "Its high key is not above its low key.");
+	}
+	cb_verify_take_runs(v, range);
+}
+
+/* Checks e for the current range page: a downlink is the next, or to others. */
+static void
+cb_verify_range_link(CbVerify *v, const CbVerifyLinks *links, int64 *next,
+					 IndexTuple low)
+{
+	IndexTuple	separator;
+
+	if (!v->strict || *next == links->n || links->children[*next] != v->blkno)
+		return;
+	separator = links->separators[(*next)++];
+	if ((separator == NULL) != (low == NULL) ||
+		(separator && cb_key_compare(&v->kd, separator, low) != 0))
+		cb_verify_fail(v, "The separator of its downlink differs from its low key.");
+}
+
+/* Walks the range pages, and checks the runs of each. */
+static void
+cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch verify range",
+											  ALLOCSET_DEFAULT_SIZES);
+	CbVerifyRange *range = palloc(sizeof(CbVerifyRange));
+	BlockNumber blkno = links->children[0];
+	BlockNumber from = v->blkno;
+	int64		nextlink = 0;
+	IndexTuple	low = NULL;
+
+	while (blkno != InvalidBlockNumber)
+	{
+		MemoryContext old = MemoryContextSwitchTo(cxt);
+
+		cb_verify_read(v, blkno, from);
+		cb_verify_range_page(v, low, range);
+		cb_verify_range_link(v, links, &nextlink, low);
+		cb_verify_runs(v, range, blkno);
+		MemoryContextSwitchTo(old);
+		low = range->high ? CopyIndexTuple(range->high) : NULL;
+		MemoryContextReset(cxt);
+		from = blkno;
+		blkno = range->next;
+	}
+	if (v->strict && nextlink < links->n)
+	{
+		v->blkno = links->children[nextlink];
+		cb_verify_fail(v, "The router has a downlink to it, but it is not the range page that comes there.");
+	}
+	MemoryContextDelete(cxt);
+}
+
+void
+cb_verify_ranges(CbVerify *v)
+{
+	CbMetaPageData meta;
+	CbVerifyLinks links = {0};
+	MemoryContext cxt;
+	MemoryContext old;
+
+	cb_verify_meta(v, &meta);
+	if (meta.range_root == 0)
+		return;
+	(void) cb_key_prepare_hash(&v->kd);
+	cxt = AllocSetContextCreate(CurrentMemoryContext,
+								"cache_batch verify ranges",
+								ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(cxt);
+	cb_verify_router(v, meta.range_root, &links);
+	cb_verify_range_chain(v, &links);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(cxt);
+}
