@@ -17,6 +17,7 @@
 
 #include "am/cb_am.h"
 #include "base/cb_heat.h"
+#include "base/cb_recent.h"
 #include "bucket/cb_bucket.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
@@ -41,6 +42,7 @@ cb_shmem_request(void)
 		prev_shmem_request_hook();
 	cb_stat_shmem_request();
 	cb_heat_shmem_request();
+	cb_recent_shmem_request();
 	cb_pool_shmem_request();
 	cb_queue_shmem_request();
 }
@@ -52,6 +54,7 @@ cb_shmem_startup(void)
 		prev_shmem_startup_hook();
 	cb_stat_shmem_startup();
 	cb_heat_shmem_startup();
+	cb_recent_shmem_startup();
 	cb_pool_shmem_startup();
 	cb_queue_shmem_startup();
 }

@@ -76,16 +76,29 @@ cb_merge_base_is_left(void *arg, int i)
 	return cb_key_compare_cut(&search->so->kd, search->cut, itup) <= 0;
 }
 
-/* How many entries of the leaf's base lie left of the cut. */
+/*
+ * How many entries of the leaf's base lie left of the cut.  Numbers are looked
+ * for where they stand; all entries' infos are the same then.
+ */
 static int
 cb_merge_search_base(CbScanOpaque so, const CbCut *cut)
 {
+	CbPackReader *base = &so->cur->reader.base;
 	CbBaseSearch search;
 
+	if (cut->kind == CB_CUT_KEYS && cut->is_number && cut->nkeys == 1 &&
+		(base->info & INDEX_NULL_MASK) == 0)
+	{
+		int			n = cb_pack_search_number(base,
+											  DatumGetInt64(cut->keys[0].sk_argument),
+											  cut->after);
+
+		if (n >= 0)
+			return n;
+	}
 	search.so = so;
 	search.cut = cut;
-	return cb_pack_search(&so->cur->reader.base, cb_merge_base_is_left,
-						  &search);
+	return cb_pack_search(base, cb_merge_base_is_left, &search);
 }
 
 /* The same for the leaf's base. */
@@ -100,7 +113,10 @@ cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 		return;
 	if (cb_merge_ends_inside(so, merge))
 		end = cb_merge_search_base(so, merge->far);
-	merge->base_has_dead = cb_pack_has_dead(so->cur->reader.base.blob);
+
+	/* a scan that may want few of them looks at these alone */
+	merge->base_has_dead = so->starting ||
+		cb_pack_has_dead(so->cur->reader.base.blob);
 	source = &merge->sources[merge->nsources++];
 	source->kind = CB_SOURCE_BASE;
 	source->cur = cb_merge_search_base(so, &so->pos.cut);

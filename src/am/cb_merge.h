@@ -53,7 +53,7 @@ typedef struct CbMerge
 	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
-	bool		base_has_dead;	/* are any of its entries marked dead? */
+	bool		base_has_dead;	/* may any of its entries be marked dead? */
 } CbMerge;
 
 /* Adds the entries of the leaf between the window's cuts. */

@@ -21,7 +21,7 @@
 
 #define CB_SCAN_GROUP_MIN	8	/* the first group; each is twice the last */
 #define CB_SCAN_CACHE_LINE	64
-#define CB_SCAN_PREFETCH	384 /* bytes of a leaf, besides both its ends */
+#define CB_SCAN_PREFETCH	256 /* bytes of a leaf's base */
 
 /*
  * The array key whose elements' order is that in which the scan goes through
@@ -48,34 +48,27 @@ cb_scan_group_array(IndexScanDesc scan)
 }
 
 /*
- * Have a leaf's header, and then what a search in the leaf looks at first,
- * brought into the processor's caches: its high key and its base's directory
- * are the last that were put there.  The leaf may have left its buffer, or may
- * be changing: what is read of it tells where to look, no more.  Inlined, as
- * a call of a function that does nothing else is dropped by some compilers.
+ * Has what a search in the leaf looks at first brought into the processor's
+ * caches: its high key, which stands at the page's end, and its base's
+ * directory.  The base is the second item of all packed leaves but the
+ * rightmost.  The page's header is there already.  The leaf may have left its
+ * buffer, or may be changing: what is read of it tells where to look, no more.
+ * Inlined, as a call of a function that does nothing else is dropped by some
+ * compilers.
  */
-static pg_attribute_always_inline void
-cb_scan_group_prefetch_header(const CbLeafHint *hint)
-{
-	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
-		return;
-	__builtin_prefetch(GetBufferDescriptor(hint->buf - 1), 1);
-	__builtin_prefetch(BufferGetBlock(hint->buf));
-}
-
 static pg_attribute_always_inline void
 cb_scan_group_prefetch(const CbLeafHint *hint)
 {
 	const char *page;
-	int			upper;
+	int			base;
 
 	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
 		return;
 	page = (const char *) BufferGetBlock(hint->buf);
-	upper = ((volatile PageHeaderData *) page)->pd_upper % BLCKSZ;
+	base = ((volatile PageHeaderData *) page)->pd_linp[1].lp_off % BLCKSZ;
 	__builtin_prefetch(page + BLCKSZ - CB_SCAN_CACHE_LINE);
 	for (int i = 0; i < CB_SCAN_PREFETCH; i += CB_SCAN_CACHE_LINE)
-		__builtin_prefetch(page + upper + i);
+		__builtin_prefetch(page + base + i);
 }
 
 /* Finds the leaves of the array's present element and of those behind it. */
@@ -98,8 +91,6 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 						n, scan->xs_snapshot, group->hints);
 	group->first = array->cur_elem;
 	group->n = n;
-	for (int i = 0; i < n; i++)
-		cb_scan_group_prefetch_header(&group->hints[i]);
 	CB_TEST_POINT("scan-group-found");
 }
 

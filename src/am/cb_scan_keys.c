@@ -239,6 +239,9 @@ cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
 	cut->kind = CB_CUT_KEYS;
 	cut->nkeys = n;
 	cut->keys = so->start_keys;
+	cut->is_number = so->kd.is_number &&
+		cut->keys[0].sk_func.fn_oid == so->kd.order_proc[0] &&
+		(cut->keys[0].sk_flags & SK_ISNULL) == 0;
 
 	/* equal entries are to be read unless the bound is a strict one */
 	if (ScanDirectionIsForward(dir))

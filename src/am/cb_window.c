@@ -307,22 +307,31 @@ cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot)
 		so->upper_completions == snapshot->snapXactCompletionCount;
 }
 
+/* All of the journal is in the tree. */
+static CbUpper *
+cb_window_acquire_none(CbScanOpaque so, Snapshot snapshot, CbPos tail)
+{
+	CbMetaPageData meta;
+
+	/* a truncation leaves its LSN on the metapage (A16) */
+	if (OldSnapshotThresholdActive())
+		cb_tree_read_meta(so->kd.rel, snapshot, &meta);
+	return cb_copy_acquire_none(&so->kd, tail);
+}
+
 /* Which part of the journal it is that the buckets do not hold. */
 static CbUpper *
 cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 {
 	CbBucketView *view = &so->view;
 	CbUpper    *upper;
+	CbQuiet		now;
 
 	if (view->attach_id != 0 && view->swept)
-	{
-		CbMetaPageData meta;
-
-		/* a truncation leaves its LSN on the metapage (A16) */
-		if (OldSnapshotThresholdActive())
-			cb_tree_read_meta(so->kd.rel, snapshot, &meta);
-		return cb_copy_acquire_none(&so->kd, view->from);
-	}
+		return cb_window_acquire_none(so, snapshot, view->from);
+	if (cb_desc_is_quiet(so->kd.rel, &now))
+		return cb_window_acquire_none(so, snapshot,
+									  cb_rel_cache(so->kd.rel)->journal_tail);
 	upper = cb_copy_acquire(&so->kd, snapshot,
 							view->attach_id != 0 ? view->from : CB_POS_MAX);
 
@@ -336,6 +345,8 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 			cb_flush_request_before(desc);
 		MemoryContextSwitchTo(oldcxt);
 	}
+	if (upper->nruns == 0)
+		cb_desc_note_quiet(so->kd.rel, &now);
 	return upper;
 }
 

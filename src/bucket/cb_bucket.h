@@ -136,6 +136,7 @@ typedef struct CbPool
 	uint32		ndescs;
 	LWLock		table_lock;
 	cb_atomic64 table_gen;		/* descriptors made and removed */
+	cb_atomic64 lone_gen;		/* publications to indexes without descriptor */
 	cb_atomic64 next_attach_id;
 	CbFreeList	free_chunks;
 	CbFreeList	free_buckets;
@@ -242,6 +243,14 @@ extern bool cb_desc_may_ask(CbDesc *desc);
 /* Detaches and removes the descriptors of a database, or of a file. */
 extern void cb_desc_forget_database(Oid dboid);
 extern void cb_desc_forget_file(RelFileNode file);
+
+/*
+ * Is the journal of an index without descriptor still as empty as this backend
+ * last found it?  If not, whoever finds it empty now notes that.  What is
+ * published before the call is told.
+ */
+extern bool cb_desc_is_quiet(Relation rel, CbQuiet *now);
+extern void cb_desc_note_quiet(Relation rel, const CbQuiet *seen);
 
 /* ---------- routing (cb_route.c) ---------- */
 

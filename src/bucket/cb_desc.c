@@ -115,6 +115,36 @@ cb_desc_find(Relation rel)
 	return desc;
 }
 
+/*
+ * Entries are appended with a descriptor, which is counted when it is made, or
+ * without, which is counted under the lane before it is done.  So while both
+ * counters stand still nothing is.  Redo counts nothing.
+ */
+bool
+cb_desc_is_quiet(Relation rel, CbQuiet *now)
+{
+	const CbQuiet *quiet = &cb_rel_cache(rel)->quiet;
+
+	now->table_gen = 0;
+	if (cb_pool == NULL || RecoveryInProgress())
+		return false;
+	now->table_gen = cb_load_acquire(&cb_pool->table_gen);
+	now->lone_gen = cb_load_acquire(&cb_pool->lone_gen);
+	return quiet->table_gen == now->table_gen &&
+		quiet->lone_gen == now->lone_gen;
+}
+
+/*
+ * The journal was found empty after the counters were seen there.  If there is
+ * no descriptor now, there was none then, or its removal has been counted.
+ */
+void
+cb_desc_note_quiet(Relation rel, const CbQuiet *seen)
+{
+	if (seen->table_gen != 0 && cb_desc_find(rel) == NULL)
+		cb_rel_cache(rel)->quiet = *seen;
+}
+
 bool
 cb_desc_is_current(const CbDesc *desc, Relation rel)
 {

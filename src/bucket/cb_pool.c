@@ -198,6 +198,7 @@ cb_pool_init(const CbPool *shape, char *data, cb_atomic64 *filters,
 	(void) LWLockNewTrancheId();
 	(void) LWLockNewTrancheId();
 	cb_store_relaxed(&cb_pool->table_gen, 1);
+	cb_store_relaxed(&cb_pool->lone_gen, 1);
 	cb_store_relaxed(&cb_pool->next_attach_id, 1);
 	cb_pool_init_chunks(data, filters);
 	cb_pool_init_locks();

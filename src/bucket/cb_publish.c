@@ -248,6 +248,9 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 			return 0;
 		}
 #endif
+#ifndef CB_MUTATE_I3_QUIET
+		cb_fetch_add(&cb_pool->lone_gen, 1);
+#endif
 		return n;
 	}
 	if (pub->router == NULL)

@@ -107,6 +107,14 @@ extern int	cb_pack_search(const CbPackReader *reader,
 						   bool (*is_left) (void *arg, int i), void *arg);
 
 /*
+ * The same for the entries whose bodies are a number less than the one given,
+ * or no greater if or_equal: signed, in ascending order.  -1: bodies are not
+ * single numbers, or the blob is damaged.
+ */
+extern int	cb_pack_search_number(CbPackReader *reader, int64_t number,
+								  bool or_equal);
+
+/*
  * Reads entry i; its body is copied to body, which is 8-aligned and has room
  * for CB_PACK_MAX_BODY bytes.  Where bodies are packed by words any entry is
  * O(1); else O(block), and O(1) next to the one read before.  false: there is

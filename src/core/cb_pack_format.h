@@ -249,6 +249,14 @@ cb_pack_get_word(const CbPackReader *reader, uint32_t k, uint32_t w)
 						CB_PACK_VIEW(reader->code[w]));
 }
 
+/* the body of entry k of the block at hand, a plain number */
+static inline uint64_t
+cb_pack_get_plain(const CbPackReader *reader, uint32_t k)
+{
+	return reader->base[0] + cb_pack_get(reader->blob + reader->column[0], k,
+										 reader->bits[0], reader->mask[0]);
+}
+
 /*
  * Makes the block of entry i the one at hand; false: no such entry, or it is
  * damaged.

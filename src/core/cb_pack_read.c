@@ -97,51 +97,6 @@ cb_pack_prefetch_blocks(const CbPackReader *reader)
 	}
 }
 
-/* The number of entries of [low, high), plus low, for which it is true. */
-static int
-cb_pack_search_block(int low, int high, bool (*is_left) (void *arg, int i),
-					 void *arg)
-{
-	while (low < high)
-	{
-		int			mid = low + (high - low) / 2;
-
-		if (is_left(arg, mid))
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
-int
-cb_pack_search(const CbPackReader *reader,
-			   bool (*is_left) (void *arg, int i), void *arg)
-{
-	const CbPackBlock *directory = cb_pack_directory(reader);
-	int			first = 0;
-	int			last = reader->nblocks;
-
-	cb_pack_prefetch_blocks(reader);
-	while (first < last)
-	{
-		int			mid = first + (last - first) / 2;
-
-		if (is_left(arg, cb_pack_block_start(reader, mid)))
-			first = mid + 1;
-		else
-			last = mid;
-	}
-	if (first == 0)
-		return 0;
-	cb_pack_prefetch(reader, directory[first - 1].data,
-					 first < reader->nblocks ? directory[first].data :
-					 reader->limit);
-	return cb_pack_search_block(cb_pack_block_start(reader, first - 1) + 1,
-								cb_pack_block_start(reader, first),
-								is_left, arg);
-}
-
 /*
  * The block of entry i, its first entry and their number; NULL: damaged.  The
  * blocks are about equally long, so that a guess is near.
@@ -334,6 +289,94 @@ cb_pack_load_block(CbPackReader *reader, uint32_t i)
 	return true;
 }
 
+/* The number of entries of [low, high), plus low, for which it is true. */
+static inline __attribute__((always_inline)) int
+cb_pack_search_block(int low, int high, bool (*is_left) (void *arg, int i),
+					 void *arg)
+{
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (is_left(arg, mid))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* Made anew for each is_left() that it is called with. */
+static inline __attribute__((always_inline)) int
+cb_pack_search_by(const CbPackReader *reader,
+				  bool (*is_left) (void *arg, int i), void *arg)
+{
+	const CbPackBlock *directory = cb_pack_directory(reader);
+	int			first = 0;
+	int			last = reader->nblocks;
+
+	cb_pack_prefetch_blocks(reader);
+	while (first < last)
+	{
+		int			mid = first + (last - first) / 2;
+
+		if (is_left(arg, cb_pack_block_start(reader, mid)))
+			first = mid + 1;
+		else
+			last = mid;
+	}
+	if (first == 0)
+		return 0;
+	cb_pack_prefetch(reader, directory[first - 1].data,
+					 first < reader->nblocks ? directory[first].data :
+					 reader->limit);
+	return cb_pack_search_block(cb_pack_block_start(reader, first - 1) + 1,
+								cb_pack_block_start(reader, first),
+								is_left, arg);
+}
+
+int
+cb_pack_search(const CbPackReader *reader,
+			   bool (*is_left) (void *arg, int i), void *arg)
+{
+	return cb_pack_search_by(reader, is_left, arg);
+}
+
+typedef struct CbPackNumberSearch
+{
+	CbPackReader *reader;
+	int64_t		number;
+	bool		or_equal;
+	bool		failed;
+} CbPackNumberSearch;
+
+static inline bool
+cb_pack_number_is_left(void *arg, int i)
+{
+	CbPackNumberSearch *search = arg;
+	CbPackReader *reader = search->reader;
+	int64_t		number;
+
+	if ((uint32_t) i - reader->first >= reader->nplain &&
+		(!cb_pack_load_block(reader, (uint32_t) i) || reader->nplain == 0))
+	{
+		search->failed = true;
+		return false;
+	}
+	number = (int64_t) cb_pack_get_plain(reader, (uint32_t) i - reader->first);
+	return number < search->number ||
+		(search->or_equal && number == search->number);
+}
+
+int
+cb_pack_search_number(CbPackReader *reader, int64_t number, bool or_equal)
+{
+	CbPackNumberSearch search = {reader, number, or_equal, false};
+	int			n = cb_pack_search_by(reader, cb_pack_number_is_left, &search);
+
+	return search.failed ? -1 : n;
+}
+
 /* a number of at most two bytes */
 static inline uint32_t
 cb_pack_get_number(const unsigned char *blob, uint32_t *pos)
@@ -505,9 +548,7 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 
 	if (k >= reader->nplain)
 		return cb_pack_read_any(reader, (uint32_t) i, entry, body);
-	cb_pack_store(body, reader->base[0] +
-				  cb_pack_get(reader->blob + reader->column[0], k,
-							  reader->bits[0], reader->mask[0]));
+	cb_pack_store(body, cb_pack_get_plain(reader, k));
 	entry->body = body;
 	entry->len = 8;
 	entry->info = reader->info;

@@ -61,9 +61,13 @@ Buffer
 cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 				   Snapshot snapshot)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
-	Page		page = BufferGetPage(buf);
+	Buffer		buf;
+	Page		page;
 
+	if (blkno == InvalidBlockNumber)
+		cb_range_report_corrupt(rel, blkno);
+	buf = ReadBuffer(rel, blkno);
+	page = BufferGetPage(buf);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
 	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)

@@ -107,12 +107,14 @@ cb_run_read_root(Relation rel, CbRunCursor *cursor)
 	UnlockReleaseBuffer(buf);
 }
 
-/* Raises an error if a block is listed twice: nobody can lock it so. */
+/* Raises an error if a block is none, or is listed twice: who could lock it? */
 static void
 cb_run_check_distinct(Relation rel, const BlockNumber *pages, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
+		if (pages[i] == InvalidBlockNumber)
+			cb_run_report_corrupt(rel, pages[i]);
 		for (int j = 0; j < i; j++)
 		{
 			if (pages[i] == pages[j])

@@ -86,6 +86,7 @@ cb_cool_fn_make_cut(Relation rel, Datum value, bool after, ScanKey key,
 	cut->kind = CB_CUT_KEYS;
 	cut->nkeys = 1;
 	cut->keys = key;
+	cut->is_number = false;
 	cut->after = after;
 }
 

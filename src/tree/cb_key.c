@@ -16,6 +16,21 @@
 #include "tree/cb_key.h"
 #include "utils/memutils.h"
 
+/* Are all values of the first column 8 bytes, in the order of signed numbers? */
+static bool
+cb_key_is_number(const CbKeyDesc *kd)
+{
+#if SIZEOF_DATUM >= 8
+	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, 0);
+
+	return attr->attbyval && attr->attlen == sizeof(int64) &&
+		kd->ssup[0].comparator == ssup_datum_signed_cmp &&
+		!kd->ssup[0].ssup_reverse;
+#else
+	return false;
+#endif
+}
+
 /*
  * Fill in the key description of an index, for as long as the relation is
  * open; what it allocates goes to the current memory context.
@@ -49,6 +64,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 		if (ssup->comparator == NULL)
 			PrepareSortSupportComparisonShim(kd->order_proc[i], ssup);
 	}
+	kd->is_number = cb_key_is_number(kd);
 }
 
 /* The TID of an entry, or of a separator that has one; NULL: minus infinity. */
@@ -138,6 +154,23 @@ cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
 	return cmp;
 }
 
+/*
+ * Where a tuple lies by its first column, a number, and the cut's; 0: that does
+ * not tell.
+ */
+static inline int
+cb_key_compare_number(const CbCut *cut, IndexTuple itup)
+{
+	int64		bound = DatumGetInt64(cut->keys[0].sk_argument);
+	int64		value;
+
+	if (IndexTupleHasNulls(itup) ||
+		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
+		return 0;
+	value = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
+	return (value > bound) - (value < bound);
+}
+
 static int
 cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 {
@@ -179,7 +212,8 @@ cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 		case CB_CUT_MAX:
 			return -1;
 		case CB_CUT_KEYS:
-			return cb_key_compare_keys_cut(kd, cut, itup);
+			cmp = cut->is_number ? cb_key_compare_number(cut, itup) : 0;
+			return cmp != 0 ? cmp : cb_key_compare_keys_cut(kd, cut, itup);
 		case CB_CUT_TUPLE:
 			break;
 	}

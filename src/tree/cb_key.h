@@ -58,6 +58,7 @@ typedef struct CbKeyDesc
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
+	bool		is_number;		/* is the first column like a bigint, ascending? */
 	CbAbbrev	abbrev;
 	CbHashKind	hash;
 	Relation	heap;			/* the table, to be asked which entries are
@@ -83,6 +84,8 @@ typedef struct CbCut
 	int			nkeys;			/* CB_CUT_KEYS: number of scan keys */
 	ScanKey		keys;			/* with the 3-way comparison in sk_func; may be
 								 * of another type than the column (cross-type) */
+	bool		is_number;		/* keys[0] and the column are numbers, as
+								 * CbKeyDesc has it, and compared as such */
 	IndexTuple	tuple;			/* CB_CUT_TUPLE */
 } CbCut;
 

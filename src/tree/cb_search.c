@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_recent.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/buf_internals.h"
@@ -89,6 +90,45 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	cache->build_known = true;
 }
 
+/*
+ * Would a look-up leave the buffer as it is?  The other way to pin it does not
+ * count as a use, so that one that is used so alone would be evicted first.
+ */
+static inline bool
+cb_search_is_used(Buffer buf)
+{
+	return BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(&GetBufferDescriptor(buf - 1)->state)) ==
+		BM_MAX_USAGE_COUNT;
+}
+
+/* Header and special area are looked at first: wait for both at once. */
+static pg_attribute_always_inline void
+cb_search_prefetch_ends(const char *page)
+{
+	__builtin_prefetch(page);
+	__builtin_prefetch(page + BLCKSZ - sizeof(CbPageOpaqueData));
+}
+
+/* Pins a page as ReadBuffer() does: where it was lately, or wherever it is. */
+static Buffer
+cb_search_read(Relation rel, BlockNumber blkno)
+{
+	Buffer		buf = cb_recent_find(rel, blkno);
+
+	if (BufferIsValid(buf))
+		cb_search_prefetch_ends(BufferGetBlock(buf));
+	if (BufferIsValid(buf) && cb_search_is_used(buf) &&
+		ReadRecentBuffer(rel->rd_node, MAIN_FORKNUM, blkno, buf))
+	{
+		pgstat_count_buffer_read(rel);
+		pgstat_count_buffer_hit(rel);
+		return buf;
+	}
+	buf = ReadBuffer(rel, blkno);
+	cb_recent_note(rel, blkno, buf);
+	return buf;
+}
+
 static void
 cb_search_report_level(Relation rel, BlockNumber blkno, int level)
 {
@@ -137,9 +177,7 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 {
 	Page		page = BufferGetPage(buf);
 
-	/* header and special area are looked at first: wait for both at once */
-	__builtin_prefetch(page);
-	__builtin_prefetch(page + BLCKSZ - sizeof(CbPageOpaqueData));
+	cb_search_prefetch_ends(page);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
 	if ((!CbPageIsTree(page) && !CbPageIsGone(page)) ||
@@ -178,7 +216,7 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 			root = meta.root;
 			root_level = meta.root_level;
 		}
-		buf = ReadBuffer(rel, root);
+		buf = cb_search_read(rel, root);
 		page = cb_search_lock(rel, buf,
 							  root_level == 0 ? leaf_lockmode : lockmode,
 							  root_level, snapshot);
@@ -287,7 +325,7 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		if (++moves % CB_CHECK_MOVES == 0 &&
 			moves > RelationGetNumberOfBlocks(kd->rel))
 			cb_search_report_level(kd->rel, next, level);
-		buf = ReadBuffer(kd->rel, next);
+		buf = cb_search_read(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
 	return buf;
@@ -315,7 +353,7 @@ cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	UnlockReleaseBuffer(buf);
 	CHECK_FOR_INTERRUPTS();
 	CB_TEST_POINT("step-down");
-	return ReadBuffer(kd->rel, child);
+	return cb_search_read(kd->rel, child);
 }
 
 static void
@@ -361,38 +399,13 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 }
 
 /*
- * Would a look-up leave the buffer as it is?  The other way to pin it does not
- * count as a use, so that one that is used so alone would be evicted first.
- */
-static inline bool
-cb_search_is_used(Buffer buf)
-{
-	if (BufferIsLocal(buf))
-		return false;
-	return BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(&GetBufferDescriptor(buf - 1)->state)) ==
-		BM_MAX_USAGE_COUNT;
-}
-
-/* The leaf's buffer, pinned: where it was, or wherever it is now. */
-static Buffer
-cb_search_read_hint(Relation rel, const CbLeafHint *hint)
-{
-	if (!BufferIsValid(hint->buf) || !cb_search_is_used(hint->buf) ||
-		!ReadRecentBuffer(rel->rd_node, MAIN_FORKNUM, hint->blkno, hint->buf))
-		return ReadBuffer(rel, hint->blkno);
-	pgstat_count_buffer_read(rel);
-	pgstat_count_buffer_hit(rel);
-	return hint->buf;
-}
-
-/*
  * A leaf that is known by its block, or the one that has taken over its range:
  * pinned and share-locked.
  */
 Buffer
 cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
-	Buffer		buf = cb_search_read_hint(rel, hint);
+	Buffer		buf = cb_search_read(rel, hint->blkno);
 
 	for (;;)
 	{
@@ -406,23 +419,55 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 			cb_search_report_level(rel, BufferGetBlockNumber(buf), 0);
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
-		buf = ReadBuffer(rel, next);
+		buf = cb_search_read(rel, next);
 	}
 }
 
 /* ---------- many cuts at once ---------- */
 
-/* Has the pages that the hints name read in, where they are not in memory. */
+/* Is the page in the buffer, as far as can be seen without a lock? */
+static inline bool
+cb_search_is_in(Relation rel, BlockNumber blkno, Buffer buf)
+{
+	const BufferTag *tag = &GetBufferDescriptor(buf - 1)->tag;
+
+	return tag->blockNum == blkno && tag->forkNum == MAIN_FORKNUM &&
+		RelFileNodeEquals(tag->rnode, rel->rd_node);
+}
+
+/*
+ * Has the pages that the hints name read in, where they are not in memory, and
+ * sets where they are.  What is waited for is asked for beforehand: the slots,
+ * then the buffers' descriptors and the pages' headers.
+ */
 static void
 cb_search_prefetch(Relation rel, CbLeafHint *hints, int n)
 {
 	for (int i = 0; i < n; i++)
+		cb_recent_prefetch(rel, hints[i].blkno);
+	for (int i = 0; i < n; i++)
 	{
-		if (i > 0 && hints[i].blkno == hints[i - 1].blkno)
-			hints[i].buf = hints[i - 1].buf;
-		else
-			hints[i].buf = PrefetchBuffer(rel, MAIN_FORKNUM,
-										  hints[i].blkno).recent_buffer;
+		Buffer		buf = hints[i].buf = cb_recent_find(rel, hints[i].blkno);
+
+		if (!BufferIsValid(buf))
+			continue;
+		__builtin_prefetch(GetBufferDescriptor(buf - 1), 1);
+		__builtin_prefetch(BufferGetBlock(buf));
+	}
+	for (int i = 0; i < n; i++)
+	{
+		BlockNumber blkno = hints[i].blkno;
+		Buffer		buf = hints[i].buf;
+
+		if (BufferIsValid(buf) && cb_search_is_in(rel, blkno, buf))
+			continue;
+		buf = PrefetchBuffer(rel, MAIN_FORKNUM, blkno).recent_buffer;
+		hints[i].buf = buf;
+		if (BufferIsValid(buf))
+		{
+			cb_recent_note(rel, blkno, buf);
+			__builtin_prefetch(BufferGetBlock(buf));
+		}
 	}
 }
 
@@ -491,7 +536,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 			if (!BufferIsValid(buf))
 			{
 				CHECK_FOR_INTERRUPTS();
-				buf = ReadBuffer(kd->rel, hints[i].blkno);
+				buf = cb_search_read(kd->rel, hints[i].blkno);
 				cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
 			}
 			i += cb_search_find_children(kd, &own_cut, &key, values + i, n - i,

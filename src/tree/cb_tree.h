@@ -55,6 +55,13 @@ typedef struct CbLeafHint
 	Buffer		buf;			/* not pinned */
 } CbLeafHint;
 
+/* the bucket layer's: where its counters stood, see cb_desc_is_quiet() */
+typedef struct CbQuiet
+{
+	uint64		table_gen;		/* 0: never */
+	uint64		lone_gen;
+} CbQuiet;
+
 /*
  * What a backend remembers of an index in rd_amcache.  All of it are hints:
  * pages are checked under their lock before they are believed.  Dropped with
@@ -73,6 +80,7 @@ typedef struct CbRelCache
 	BlockNumber range_root;		/* 0: there was none */
 	uint64		desc_gen;		/* the bucket layer's: when it looked, ... */
 	struct CbDesc *desc;		/* ... and what it found */
+	CbQuiet		quiet;			/* when the journal was empty and had no desc */
 	int64		attach_at;		/* when it tried to attach, if in vain */
 } CbRelCache;
 

@@ -35,6 +35,14 @@ my $cool = "SELECT cache_batch_cool('kp_k'), cache_batch_cool('kp_s')";
 my $churn = "SET cache_batch.test_tail = 4; $update; $update; $update; $flush; $update; $flush";
 my $attached = "$unbucketed; $many; RESET cache_batch.test_buckets; $flush";
 
+# with range buffers: written, merged, given up
+my $both = "SELECT cache_batch_flush('kp_k'), cache_batch_flush('kp_s')";
+my $spill = join '; ', (map { "ALTER INDEX $_ SET (spill_threshold = '0')" } qw(kp_k kp_s)),
+  'SET cache_batch.test_spill = on', 'SET cache_batch.test_run_min = 1', $sparse, $both, $flush;
+my $merge = "$spill; $sparse; $both; RESET cache_batch.test_spill; $both";
+my $free = "$merge; SELECT pg_current_xact_id(); $both";
+my $clean = "$spill; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON) kp";
+
 # [point, statement, hits to let pass ...]
 my @scenarios = (
 	[ 'publish-start', $sparse, 1, 2 ],
@@ -86,6 +94,24 @@ my @scenarios = (
 	[ 'unlink-before', "$spread; $cool", 1, 3 ],
 	[ 'unlink-after', "$spread; $cool", 1, 3 ],
 	[ 'share-before', "$spread; RESET cache_batch.test_points; SELECT cache_batch_flush('kp_k'); SET cache_batch.test_points = 'share-before=kill:2'; $cool", 1 ],
+	[ 'range-created', $spill, 1, 2 ],
+	[ 'range-split-planned', $spill, 1, 2 ],
+	[ 'range-split-before', $spill, 1, 2 ],
+	[ 'range-split-after', $spill, 1, 2 ],
+	[ 'spill-planned', $spill, 1, 7 ],
+	[ 'spill-before', $spill, 1, 2, 7 ],
+	[ 'spill-after', $spill, 1, 2, 7 ],
+	[ 'flush-applied', $spill, 2, 4 ],
+	[ 'merge-read', $merge, 1, 2 ],
+	[ 'apply-leaf', $merge, 1, 9 ],
+	[ 'merge-applied', $merge, 1, 2, 5 ],
+	[ 'retire-before', $merge, 1, 2, 5 ],
+	[ 'retire-after', $merge, 1, 2, 5 ],
+	[ 'run-free-found', $free, 1, 5 ],
+	[ 'run-free-before', $free, 1, 2, 5 ],
+	[ 'run-free-after', $free, 1, 2, 5 ],
+	[ 'vacuum-merged', $clean, 1, 2 ],
+	[ 'vacuum-leaf', $clean, 1, 4 ],
 	[ 'step-down', $flush, 1, 7 ],
 	[ 'load-page', 'REINDEX TABLE kp', 1, 9 ]);
 

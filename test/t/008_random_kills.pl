@@ -1,5 +1,6 @@
 # Backends and workers are killed at random points of a mixed load, with a pool
-# that is too small for it; after each recovery every index is verified.  CB_KILLS: how many; CB_SEED: repeats the points.
+# that is too small for it and range buffers for all that can be; after each
+# recovery every index is verified.  CB_KILLS: how many; CB_SEED: repeats the points.
 use strict;
 use warnings;
 
@@ -18,6 +19,9 @@ my $node = new_node('random_kills', conf => <<EOC);
 cache_batch.stage_size = 8
 cache_batch.pool_size = 256
 cache_batch.max_delay = 100ms
+cache_batch.spill_threshold = 0
+cache_batch.spill_target = 100
+cache_batch.test_run_min = 8
 EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
 
@@ -76,7 +80,7 @@ foreach my $i (1 .. $kills)
 
 	# of points that workers pass, too, one time in two one of theirs
 	my $in_worker = $point =~ /^worker/ ||
-	  ($point =~ /^(flush|sweep|apply|split)/ && rand() < 0.5);
+	  ($point =~ /^(flush|sweep|apply|split|range|spill|merge|retire|run)/ && rand() < 0.5);
 	my $setting = "cache_batch.test_points=$point=kill:$hit";
 	local $ENV{PGOPTIONS} = $in_worker ? '-c cache_batch.test_points=' : "-c $setting";
 	set_points($in_worker ? "$point=kill:$hit" : '');

@@ -111,10 +111,10 @@ sound($node, 'old', ['k'], 'both versions');
 $node->safe_psql('postgres', 'CHECKPOINT');
 my ($block) = blocks('old_k', $packed);
 $node->stop;
-damage($file, $block, [ 8192 - 6, pack('v', 3) ]);
+damage($file, $block, [ 8192 - 6, pack('v', 4) ]);
 $node->start;
 my ($rc, $out, $err) = $node->psql('postgres', q(SET enable_seqscan = off; SELECT count(*) FROM old WHERE k IS NOT NULL));
-like($err, qr/has format version 3, but this version of cache_batch reads versions 1 to 2/, 'a later version is refused');
+like($err, qr/has format version 4, but this version of cache_batch reads versions 1 to 3/, 'a later version is refused');
 
 # damaged bases: an error or an answer, but no crash
 $node->safe_psql('postgres', q(

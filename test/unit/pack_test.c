@@ -86,6 +86,42 @@ check_words(CbPackReader *reader, int i, const CbPackEntry *entries, int n)
 	return found;
 }
 
+static int	numbers_found = 0;	/* searches that found numbers */
+
+static int64_t
+number_of(const CbPackEntry *entry)
+{
+	int64_t		number = 0;
+
+	memcpy(&number, entry->body, entry->len < 8 ? entry->len : 8);
+	return number;
+}
+
+/* Searches for the number of some entries, if these are numbers in order. */
+static void
+check_numbers(CbPackReader *reader, const CbPackEntry *entries, int n)
+{
+	bool		ordered = true;
+
+	for (int i = 1; i < n; i++)
+		ordered &= number_of(&entries[i - 1]) <= number_of(&entries[i]);
+	for (int i = 0; i < n; i += 1 + n / 100)
+	{
+		int64_t		number = number_of(&entries[i]);
+		int			less = cb_pack_search_number(reader, number, false);
+		int			most = cb_pack_search_number(reader, number, true);
+
+		CHECK(less >= -1 && less <= n && most >= -1 && most <= n);
+		if (less < 0 || !ordered)
+			continue;
+		numbers_found++;
+		CHECK(less <= i && number_of(&entries[less]) == number);
+		CHECK(less == 0 || number_of(&entries[less - 1]) < number);
+		CHECK(most > i && number_of(&entries[most - 1]) == number);
+		CHECK(most == n || number_of(&entries[most]) > number);
+	}
+}
+
 /* Does entry i come before the one that is searched? */
 static bool
 is_left(void *arg, int i)
@@ -130,6 +166,7 @@ check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
 	}
 	for (int left = 0; left <= n; left += 1 + n / 300)
 		CHECK(cb_pack_search(&reader, is_left, &left) == left);
+	check_numbers(&reader, entries, n);
 	for (int b = 0; b < cb_pack_nblocks(data); b++)
 	{
 		int			next = cb_pack_block_start(&reader, b + 1);
@@ -475,6 +512,12 @@ use_damaged(const unsigned char *data, size_t len)
 		CHECK(found == left || !good);
 		CHECK(found >= 0 && found <= n);
 	}
+	for (int64_t number = -1; number <= 1; number++)
+	{
+		int			found = cb_pack_search_number(&reader, number * INT32_MAX, false);
+
+		CHECK(found >= -1 && found <= n);
+	}
 	for (int i = 0; i < n; i += 7)
 		cb_pack_is_dead(data, i);
 	cb_pack_has_dead(data);
@@ -620,6 +663,13 @@ test_random(void)
 	}
 }
 
+/* Were numbers searched for as such? */
+static void
+test_numbers(void)
+{
+	CHECK(numbers_found > 1000);
+}
+
 int
 main(void)
 {
@@ -632,6 +682,7 @@ main(void)
 	unit_run("pack: removing until nothing is left", test_delete);
 	unit_run("pack: removing one", test_delete_one);
 	unit_run("pack: random sequences", test_random);
+	unit_run("pack: numbers found", test_numbers);
 	unit_run("pack: damaged blobs", test_damaged);
 	unit_run("pack: a damaged prefix", test_damaged_prefix);
 	unit_run("pack: random bytes", test_garbage);

@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_recent.c
+ *	  The table of cb_recent.h in shared memory: 8 to 16 bytes a buffer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_recent.h"
+
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+cb_atomic64 *cb_recent_slots = NULL;
+uint32		cb_recent_mask = 0;
+
+static uint32
+cb_recent_count_slots(void)
+{
+	return pg_nextpower2_32(NBuffers);
+}
+
+static Size
+cb_recent_shmem_size(void)
+{
+	return mul_size(cb_recent_count_slots(), sizeof(cb_atomic64));
+}
+
+void
+cb_recent_shmem_request(void)
+{
+	RequestAddinShmemSpace(cb_recent_shmem_size());
+}
+
+void
+cb_recent_shmem_startup(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	cb_recent_slots = ShmemInitStruct("cache_batch recent buffers",
+									  cb_recent_shmem_size(), &found);
+	cb_recent_mask = cb_recent_count_slots() - 1;
+	if (!found)
+		memset(cb_recent_slots, 0, cb_recent_shmem_size());
+	LWLockRelease(AddinShmemInitLock);
+}
