@@ -155,8 +155,10 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 		cb_window_set_cursor(so, i);
 		ranges->wanted[ranges->nwanted++] = i;
 	}
-	if (ranges->nwanted > 0)
-		cb_flush_note_run_reads(&so->view, ranges->nwanted,
-								ranges->state.nentries);
+
+	/* a scan that goes on reads each page of a run once, for many windows */
+	if (ranges->nwanted > 0 && so->starting)
+		cb_flush_note_run_reads(&so->view, ranges->state.blkno,
+								ranges->nwanted, ranges->state.nentries);
 	CB_TEST_POINT("scan-range-read");
 }

@@ -70,6 +70,7 @@ typedef struct CbBucket
 	cb_atomic32 queued;			/* a request for it is on its way */
 	cb_atomic32 run_reads;		/* runs that scans had to read in its range
 								 * since they were last merged; a hint */
+	cb_atomic32 read_range;		/* the range page of the last of them; a hint */
 	uint32		fence_len;		/* 0: minus infinity */
 	union
 	{
@@ -395,21 +396,6 @@ extern uint32 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos,
 								   bool *owned);
 
 /* ---------- ranges (cb_layout.c) ---------- */
-
-/* a bound of a bucket's range */
-typedef struct CbFence
-{
-	IndexTuple	tuple;			/* in bytes; NULL: infinite */
-	union
-	{
-		char		bytes[CB_BUCKET_FENCE_SIZE];
-		uint64		align;
-	}			copy;
-} CbFence;
-
-/* The range of a bucket.  False: it is not of this attachment any more. */
-extern bool cb_layout_bounds(CbDesc *desc, uint64 attach_id, uint32 bucket,
-							 CbFence *lo, CbFence *hi);
 
 extern bool cb_layout_split(const CbKeyDesc *kd, CbDesc *desc,
 							uint64 attach_id, uint32 bucket,

@@ -37,40 +37,6 @@ cb_layout_find(const CbDesc *desc, uint32 number)
 }
 
 static void
-cb_layout_copy_fence(const CbBucket *bucket, CbFence *fence)
-{
-	fence->tuple = NULL;
-	if (bucket == NULL || bucket->fence_len == 0)
-		return;
-	memcpy(fence->copy.bytes, bucket->fence.bytes, bucket->fence_len);
-	fence->tuple = (IndexTuple) fence->copy.bytes;
-}
-
-bool
-cb_layout_bounds(CbDesc *desc, uint64 attach_id, uint32 number, CbFence *lo,
-				 CbFence *hi)
-{
-	bool		found = false;
-
-	LWLockAcquire(&desc->lock, LW_SHARED);
-	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
-	{
-		uint32		i = cb_layout_find(desc, number);
-
-		found = i < desc->nbuckets;
-		if (found)
-		{
-			cb_layout_copy_fence(&cb_pool_buckets[number], lo);
-			cb_layout_copy_fence(i + 1 < desc->nbuckets ?
-								 &cb_pool_buckets[desc->buckets[i + 1]] : NULL,
-								 hi);
-		}
-	}
-	LWLockRelease(&desc->lock);
-	return found;
-}
-
-static void
 cb_layout_seal_active(CbBucket *bucket)
 {
 	for (uint32 i = 0; i < bucket->nchunks; i++)

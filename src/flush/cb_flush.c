@@ -265,26 +265,22 @@ cb_flush_request_oldest(CbDesc *desc, uint64 attach_id)
 		cb_queue_request(bucket, CB_FLUSH_LIMIT);
 }
 
-/* Merges the runs of the bucket's range; what is in the bucket stays there. */
+/*
+ * Merges the runs of the range that scans of the bucket's keys had to read;
+ * what is in the bucket stays there.
+ */
 static bool
-cb_flush_bucket_ranges(Relation rel, CbDesc *desc, uint64 attach_id,
-					   uint32 bucket)
+cb_flush_bucket_range(Relation rel, CbBucket *bucket)
 {
-	MemoryContext oldcxt;
-	MemoryContext cxt;
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch ranges",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	CbApplyStats stats = {0};
-	CbFence		lo;
-	CbFence		hi;
 	CbKeyDesc	kd;
 
-	if (!cb_layout_bounds(desc, attach_id, bucket, &lo, &hi))
-		return false;
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "cache_batch ranges",
-								ALLOCSET_DEFAULT_SIZES);
-	oldcxt = MemoryContextSwitchTo(cxt);
-	cb_store_relaxed(&cb_pool_buckets[bucket].run_reads, 0);
 	cb_key_init(&kd, rel);
-	cb_range_merge_between(&kd, lo.tuple, hi.tuple, false, &stats);
+	cb_range_merge_at(&kd, cb_load_relaxed(&bucket->read_range), &stats);
 	cb_tree_count_applied(rel, &stats);
 	cb_stat_add(rel, CB_STAT_FLUSHES_READS, 1);
 	MemoryContextSwitchTo(oldcxt);
@@ -297,7 +293,7 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
 	if (cause == CB_FLUSH_READS)
-		return cb_flush_bucket_ranges(rel, desc, attach_id, bucket);
+		return cb_flush_bucket_range(rel, &cb_pool_buckets[bucket]);
 	if (RecoveryInProgress() ||
 		cb_flush_chunks(rel, desc, attach_id, bucket, cause) <= 0)
 		return false;
@@ -424,7 +420,7 @@ cb_flush_ranges(Relation rel)
 	wait = false;
 #endif
 	cb_key_init(&kd, rel);
-	cb_range_merge_between(&kd, NULL, NULL, wait, &stats);
+	cb_range_merge_all(&kd, wait, &stats);
 	cb_tree_count_applied(rel, &stats);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
@@ -438,7 +434,8 @@ cb_flush_ranges(Relation rel)
 #define CB_FLUSH_ENTRIES_A_READ		8
 
 void
-cb_flush_note_run_reads(const CbBucketView *view, int nruns, int64 nentries)
+cb_flush_note_run_reads(const CbBucketView *view, BlockNumber range, int nruns,
+						int64 nentries)
 {
 	CbBucket   *bucket = view->bucket;
 	uint32		most = Min(nentries / CB_FLUSH_ENTRIES_A_READ + 64, PG_INT32_MAX);
@@ -447,6 +444,7 @@ cb_flush_note_run_reads(const CbBucketView *view, int nruns, int64 nentries)
 		cb_fetch_add(&bucket->run_reads, nruns) + nruns < most)
 		return;
 	cb_store_relaxed(&bucket->run_reads, 0);
+	cb_store_relaxed(&bucket->read_range, range);
 	cb_queue_request(bucket->number, CB_FLUSH_READS);
 }
 

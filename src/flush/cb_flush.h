@@ -86,10 +86,11 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 extern bool cb_flush_ranges(Relation rel);
 
 /*
- * A scan had to read so many runs of the range that the view's bucket is in,
+ * A scan in the view's bucket had to read so many runs of a range page's range,
  * which hold nentries: asks for a merge once that would have cost less.
  */
-extern void cb_flush_note_run_reads(const CbBucketView *view, int nruns,
+extern void cb_flush_note_run_reads(const CbBucketView *view,
+									BlockNumber range, int nruns,
 									int64 nentries);
 
 /* Has a publication made flushes due? */

@@ -56,6 +56,9 @@ extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 							const CbCut *cut, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
 
+/* Is this block a range page of the index? */
+extern bool cb_range_is_at(Relation rel, BlockNumber blkno);
+
 /* After so many moves to the right, here to next: is the chain a circle? */
 extern void cb_range_check_moves(Relation rel, BlockNumber next,
 								 BlockNumber moves);
@@ -200,12 +203,18 @@ extern int64 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
 extern bool cb_range_is_wanted(Relation rel);
 
 /*
- * Merges the runs of all ranges that have a part of [low, high) into the tree;
- * NULL: infinite.  wait: for others who are at it, else leaves theirs out.
+ * Merges the runs of all ranges into the tree.  wait: for others who are at it,
+ * else leaves theirs out.
  */
-extern void cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low,
-								   IndexTuple high, bool wait,
-								   CbApplyStats *stats);
+extern void cb_range_merge_all(const CbKeyDesc *kd, bool wait,
+							   CbApplyStats *stats);
+
+/*
+ * Merges those of one range, unless somebody is at it.  The block may be
+ * another page of the index by mistake: then nothing is done.
+ */
+extern void cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno,
+							  CbApplyStats *stats);
 
 /*
  * Frees what runs of any range have given up, if nobody can be reading it, but

@@ -79,6 +79,28 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	return buf;
 }
 
+bool
+cb_range_is_at(Relation rel, BlockNumber blkno)
+{
+	Buffer		buf;
+	Page		page;
+	bool		result;
+
+	if (blkno >= RelationGetNumberOfBlocks(rel))
+		return false;
+	buf = ReadBuffer(rel, blkno);
+	page = BufferGetPage(buf);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	result = !PageIsNew(page);
+	if (result)
+	{
+		cb_page_check(rel, blkno, page);
+		result = cb_range_page_is_sound(page);
+	}
+	UnlockReleaseBuffer(buf);
+	return result;
+}
+
 void
 cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 {

@@ -250,13 +250,10 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 
 /* ---------- several ranges ---------- */
 
-/*
- * Merges the runs of one range, unless it begins at high or right of it;
- * returns the one to its right.
- */
+/* Merges the runs of one range; returns the one to its right. */
 static BlockNumber
-cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
-				   bool wait, CbApplyStats *stats)
+cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, bool wait,
+				   CbApplyStats *stats)
 {
 	Relation	rel = kd->rel;
 	CbRangeState *state = palloc(sizeof(CbRangeState));
@@ -264,11 +261,8 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
 
 	cb_range_look(rel, blkno, state);
 	next = state->next;
-	if (high != NULL && state->low != NULL &&
-		cb_key_compare(kd, state->low, high) >= 0)
-		next = InvalidBlockNumber;
-	else if ((state->nruns > 0 || state->nretired > 0) &&
-			 cb_range_lock(rel, blkno, wait))
+	if ((state->nruns > 0 || state->nretired > 0) &&
+		cb_range_lock(rel, blkno, wait))
 	{
 		if (state->nruns > 0)
 			cb_range_merge(kd, blkno, NULL, 0, stats);
@@ -279,11 +273,18 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, IndexTuple high,
 	return next;
 }
 
-/* The range that has what lies right of a bound, NULL: the first one. */
-static BlockNumber
-cb_range_at(const CbKeyDesc *kd, IndexTuple low)
+void
+cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbApplyStats *stats)
 {
-	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
+	if (cb_range_is_at(kd->rel, blkno))
+		(void) cb_range_merge_one(kd, blkno, false, stats);
+}
+
+/* The leftmost range page; InvalidBlockNumber: there is none. */
+static BlockNumber
+cb_range_find_first(const CbKeyDesc *kd)
+{
+	CbCut		cut = {.kind = CB_CUT_MIN};
 	BlockNumber blkno = cb_range_root(kd->rel);
 	Buffer		buf;
 
@@ -297,15 +298,14 @@ cb_range_at(const CbKeyDesc *kd, IndexTuple low)
 }
 
 void
-cb_range_merge_between(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
-					   bool wait, CbApplyStats *stats)
+cb_range_merge_all(const CbKeyDesc *kd, bool wait, CbApplyStats *stats)
 {
-	BlockNumber blkno = cb_range_at(kd, low);
+	BlockNumber blkno = cb_range_find_first(kd);
 	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_merge_one(kd, blkno, high, wait, stats);
+		blkno = cb_range_merge_one(kd, blkno, wait, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point();
 	}
@@ -315,7 +315,7 @@ void
 cb_range_free_all(const CbKeyDesc *kd)
 {
 	CbRangeState *state = palloc(sizeof(CbRangeState));
-	BlockNumber blkno = cb_range_at(kd, NULL);
+	BlockNumber blkno = cb_range_find_first(kd);
 	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)

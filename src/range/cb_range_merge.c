@@ -19,6 +19,7 @@
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
+#include "storage/freespace.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/standby.h"
@@ -370,13 +371,19 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 		 RelationGetRelationName(rel));
 }
 
-/* Frees one retired run of the range, if there is one that can be. */
+/*
+ * Frees one retired run of the range, if there is one that can be.  Of the free
+ * space map only the part that has its pages is brought up to date: to read all
+ * of it could cost more than the run did.
+ */
 static bool
 cb_range_free_one(Relation rel, BlockNumber blkno)
 {
 	Buffer		range = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	Buffer		bufs[CB_RUN_MAX_PAGES];
+	BlockNumber first = MaxBlockNumber;
+	BlockNumber last = 0;
 	OffsetNumber off;
 	CbRunItem	item = {0};
 
@@ -410,22 +417,18 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	{
 		UnlockReleaseBuffer(bufs[i]);
 		RecordFreeIndexPage(rel, pages[i]);
+		first = Min(first, pages[i]);
+		last = Max(last, pages[i]);
 	}
+	FreeSpaceMapVacuumRange(rel, first, last + 1);
 	return true;
 }
 
 void
 cb_range_free_retired(Relation rel, BlockNumber range)
 {
-	bool		freed = false;
-
 	while (cb_range_free_one(rel, range))
-	{
-		freed = true;
 		CHECK_FOR_INTERRUPTS();
-	}
-	if (freed)
-		IndexFreeSpaceMapVacuum(rel);
 }
 
 /*
