@@ -172,6 +172,21 @@ INSERT INTO spd VALUES (1);
 SHOW cache_batch.test_point_hits;
 RESET cache_batch.test_points;
 
+-- a long journal is swept in pieces, as maintenance_work_mem says
+SET cache_batch.test_buckets = off;
+SET cache_batch.journal_limit = '1GB';
+SET maintenance_work_mem = '1MB';
+CREATE TABLE swept (k bigint);
+INSERT INTO swept SELECT hashint8extended(i, 1) FROM generate_series(1, 200000) i;
+CREATE INDEX swept_k ON swept USING cachebatch (k);
+INSERT INTO swept SELECT hashint8extended(i, 2) FROM generate_series(1, 60000) i;
+SELECT count(*) > 64 AS long FROM cache_batch_journal('swept_k');
+SELECT cache_batch_flush('swept_k');
+SELECT flushes_request > 1 AS in_pieces, flushed = journaled AS all_of_it
+FROM cache_batch_stat_indexes WHERE indexrelname = 'swept_k';
+SELECT cache_batch_verify('swept_k', true);
+DROP TABLE swept;
+
 DROP TABLE sp, spc, spx, spd;
 DROP FUNCTION points_check, points_block, points_full;
 DROP PROCEDURE points_commit;

@@ -31,8 +31,11 @@ cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stat
 	cb_tree_count_applied(rel, stats);
 }
 
-/* The sweep itself, up to the limit; the sweep lock is held. */
-static void
+/*
+ * Sweeps up to the limit; the sweep lock is held.  False: the journal ended
+ * before.
+ */
+static bool
 cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
@@ -61,6 +64,7 @@ cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
+	return batch.upto >= limit;
 }
 
 /* At this backend's first use: is the attachment of this file (U22)? */
@@ -91,15 +95,40 @@ cb_sweep_limit(Relation rel, CbDesc **desc, uint64 *attach_id)
 	return *attach_id != 0 ? from : CB_POS_MAX;
 }
 
-/* Sweeps as far as it may; the sweep lock is held. */
+/*
+ * Journal pages that are swept at a time.  An entry takes about six times its
+ * place in the journal while it is sorted, so that is maintenance_work_mem.
+ */
+#define CB_SWEEP_MIN_PAGES		64
+
+static uint64
+cb_sweep_piece(void)
+{
+	return Max((uint64) maintenance_work_mem * 1024 / 6 / BLCKSZ,
+			   CB_SWEEP_MIN_PAGES);
+}
+
+/*
+ * Sweeps as far as it may, in pieces; the sweep lock is held.  What is appended
+ * meanwhile need not be: the journal is no longer than the index.
+ */
 static void
 cb_sweep_all(Relation rel, CbFlushCause cause)
 {
 	CbDesc	   *desc;
 	uint64		attach_id;
 	CbPos		limit = cb_sweep_limit(rel, &desc, &attach_id);
+	uint64		piece = cb_sweep_piece();
+	uint64		left = RelationGetNumberOfBlocks(rel) / piece + 1;
+	CbMetaPageData meta;
+	CbPos		end;
 
-	cb_sweep_run(rel, limit, cause);
+	do
+	{
+		cb_tree_read_meta(rel, NULL, &meta);
+		end = Min(limit, CbPosMake(CbPosSeq(meta.journal_tail) + piece,
+								   CB_JOURNAL_FIRST));
+	} while (cb_sweep_run(rel, end, cause) && end < limit && left-- > 0);
 	if (attach_id != 0)
 		cb_desc_note_tail(desc, attach_id, limit);
 }

@@ -190,7 +190,8 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 	int			written = 0;
 
 	cb_range_locate(apply, entries[0].itup);
-	if (cb_range_tidy(apply->kd->rel, &apply->state))
+	if (apply->mode == CB_SPILL_OR_MERGE &&
+		cb_range_tidy(apply->kd->rel, &apply->state))
 		cb_range_locate(apply, entries[0].itup);
 	cb_range_carve(apply, entries[0].itup);
 	n = cb_range_count(apply, entries, n);
@@ -232,10 +233,11 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	apply->span = cb_tree_count_leaves(kd, apply->low, apply->high, PG_INT32_MAX);
 	(void) cb_key_prepare_hash(kd); /* in this memory context */
 	apply->root = cb_range_root(kd->rel);
-	if (apply->root == 0 && n / apply->span >= cb_spill_target)
-		done = n;
-	if (done == n)
+	if (n / apply->span >= cb_spill_target)
+	{
 		cb_tree_apply(kd, entries, n, stats);
+		done = n;
+	}
 	else if (apply->root == 0)
 		apply->root = cb_range_create(kd->rel);
 	while (done < n)

@@ -34,8 +34,7 @@ typedef struct CbRunWriter
 	uint32	   *hashes;			/* NULL: no filters */
 	int			guess;
 	int			ndata;			/* data pages */
-	int			first[CB_RUN_MAX_PAGES + 1];	/* entry at which each begins */
-	IndexTuple	separators[CB_RUN_MAX_PAGES];	/* before each but the first */
+	IndexTuple	separators[CB_RUN_MAX_PAGES];	/* before each */
 	Size		root_space;		/* that their downlinks take in the root */
 	CbRunItem	item;
 	Buffer		bufs[CB_RUN_MAX_PAGES];	/* data pages, filters, root */
@@ -131,13 +130,6 @@ cb_run_make_page(CbRunWriter *writer, IndexTuple *items, int n, Page image)
 	return cb_run_fill_page(items, n, image);
 }
 
-/* What a downlink to a page that begins with an entry takes, at most. */
-static Size
-cb_run_downlink_space(IndexTuple itup)
-{
-	return CbItemSpace(itup) + MAXALIGN(sizeof(ItemPointerData));
-}
-
 /* Makes the data pages: as many as the root, and one record, can name. */
 static void
 cb_run_make_data(CbRunWriter *writer)
@@ -147,21 +139,19 @@ cb_run_make_data(CbRunWriter *writer)
 	while (done < writer->n &&
 		   writer->ndata < CB_RUN_MAX_PAGES - 1 - CB_RUN_MAX_FILTERS)
 	{
-		Size		space = cb_run_downlink_space(writer->items[done]);
+		IndexTuple	separator = done == 0 ? cb_key_minus_infinity(0) :
+			cb_key_make_separator(writer->kd, writer->items[done - 1],
+								  writer->items[done]);
+		Size		space = CbItemSpace(separator);
 
 		if (writer->root_space + space > CB_PAGE_ROOM)
 			break;
 		writer->root_space += space;
-		writer->first[writer->ndata] = done;
-		if (done > 0)
-			writer->separators[writer->ndata] =
-				cb_key_make_separator(writer->kd, writer->items[done - 1],
-									  writer->items[done]);
+		writer->separators[writer->ndata] = separator;
 		done += cb_run_make_page(writer, writer->items + done, writer->n - done,
 								 (Page) writer->images[writer->ndata].data);
 		writer->ndata++;
 	}
-	writer->first[writer->ndata] = done;
 	writer->n = done;
 }
 
@@ -194,8 +184,7 @@ cb_run_make_root(CbRunWriter *writer, Page image)
 	for (int i = 0; i < writer->ndata; i++)
 	{
 		BlockNumber blkno = BufferGetBlockNumber(writer->bufs[i]);
-		IndexTuple	downlink = i == 0 ? cb_key_minus_infinity(blkno) :
-			cb_key_make_downlink(writer->separators[i], blkno);
+		IndexTuple	downlink = cb_key_make_downlink(writer->separators[i], blkno);
 
 		if (PageAddItem(image, (Item) downlink, IndexTupleSize(downlink),
 						InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
