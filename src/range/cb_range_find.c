@@ -188,18 +188,35 @@ cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
 
 /* ---------- making and splitting ---------- */
 
-/* Logs pages in full, in one record, which may change some of them anew. */
-static void
-cb_range_log_pages(Buffer *bufs, int n)
-{
-	XLogRecPtr	lsn;
+#define CB_RANGE_PAGES	3		/* that one record changes */
 
-	XLogBeginInsert();
-	for (int i = 0; i < n; i++)
-		XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
-	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RANGE_PAGES);
-	for (int i = 0; i < n; i++)
-		PageSetLSN(BufferGetPage(bufs[i]), lsn);
+/*
+ * Puts images in the place of locked pages, as one atomic action, which the
+ * record has in full; unlocks them.
+ */
+static void
+cb_range_install(Relation rel, Buffer *bufs, PGAlignedBlock *images)
+{
+	START_CRIT_SECTION();
+	for (int i = 0; i < CB_RANGE_PAGES; i++)
+	{
+		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
+		MarkBufferDirty(bufs[i]);
+	}
+	if (RelationNeedsWAL(rel))
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		for (int i = 0; i < CB_RANGE_PAGES; i++)
+			XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RANGE_PAGES);
+		for (int i = 0; i < CB_RANGE_PAGES; i++)
+			PageSetLSN(BufferGetPage(bufs[i]), lsn);
+	}
+	END_CRIT_SECTION();
+	for (int i = 0; i < CB_RANGE_PAGES; i++)
+		UnlockReleaseBuffer(bufs[i]);
 }
 
 /* The router with its first downlink, or the first range page, which has all. */
@@ -236,14 +253,14 @@ cb_range_set_meta(Page page, BlockNumber root)
 BlockNumber
 cb_range_create(Relation rel)
 {
-	Buffer		bufs[3];		/* metapage, router, range page */
-	PGAlignedBlock images[2];
+	Buffer		bufs[CB_RANGE_PAGES];	/* metapage, router, range page */
+	PGAlignedBlock images[CB_RANGE_PAGES];
 	BlockNumber root;
 
 	bufs[1] = cb_tree_alloc_page(rel);
 	bufs[2] = cb_tree_alloc_page(rel);
 	root = BufferGetBlockNumber(bufs[1]);
-	cb_range_init_first((Page) images[0].data, (Page) images[1].data,
+	cb_range_init_first((Page) images[1].data, (Page) images[2].data,
 						BufferGetBlockNumber(bufs[2]));
 	bufs[0] = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	LockBuffer(bufs[0], BUFFER_LOCK_EXCLUSIVE);
@@ -255,18 +272,9 @@ cb_range_create(Relation rel)
 		cb_tree_return_page(rel, bufs[1]);
 		return root;
 	}
-
-	START_CRIT_SECTION();
-	memcpy(BufferGetPage(bufs[1]), images[0].data, BLCKSZ);
-	memcpy(BufferGetPage(bufs[2]), images[1].data, BLCKSZ);
-	cb_range_set_meta(BufferGetPage(bufs[0]), root);
-	for (int i = 0; i < 3; i++)
-		MarkBufferDirty(bufs[i]);
-	if (RelationNeedsWAL(rel))
-		cb_range_log_pages(bufs, 3);
-	END_CRIT_SECTION();
-	for (int i = 0; i < 3; i++)
-		UnlockReleaseBuffer(bufs[i]);
+	memcpy(images[0].data, BufferGetPage(bufs[0]), BLCKSZ);
+	cb_range_set_meta((Page) images[0].data, root);
+	cb_range_install(rel, bufs, images);
 	CB_TEST_POINT("range-created");
 	return root;
 }
@@ -324,8 +332,8 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 {
 	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
 	Relation	rel = kd->rel;
-	Buffer		bufs[3];		/* left, right, router */
-	PGAlignedBlock images[3];
+	Buffer		bufs[CB_RANGE_PAGES];	/* left, right, router */
+	PGAlignedBlock images[CB_RANGE_PAGES];
 	Page		left;
 	BlockNumber right;
 
@@ -350,21 +358,11 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 	bufs[2] = cb_range_read_router(rel, root, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
 	cb_range_add_downlink(kd, (Page) images[2].data, separator, right);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < CB_RANGE_PAGES; i++)
 		cb_tree_check_still_locked(rel, bufs[i]);
 
 	CB_TEST_POINT("range-split-before");
-	START_CRIT_SECTION();
-	for (int i = 0; i < 3; i++)
-	{
-		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
-		MarkBufferDirty(bufs[i]);
-	}
-	if (RelationNeedsWAL(rel))
-		cb_range_log_pages(bufs, 3);
-	END_CRIT_SECTION();
-	for (int i = 0; i < 3; i++)
-		UnlockReleaseBuffer(bufs[i]);
+	cb_range_install(rel, bufs, images);
 	CB_TEST_POINT("range-split-after");
 	return true;
 }
