@@ -1,4 +1,7 @@
 -- Range buffers: settings, and answers from runs
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS cache_batch;
+RESET client_min_messages;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET enable_sort = off;
