@@ -151,7 +151,8 @@ class Case:
         """After a checkpoint, when all processes have reported."""
         self.cursor.execute("CHECKPOINT")
         self.wait(GONE)
-        time.sleep(1.5)
+        self.ask("SELECT pg_stat_force_next_flush()::text = '' AS done")
+        time.sleep(0.5)
         return self.ask(COUNTERS)
 
     def look_up(self, n):
