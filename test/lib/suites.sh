@@ -297,18 +297,26 @@ cb_suite_unit()
 	cb_count_closing_line unit "$log" "$status"
 }
 
+# Once as it is, and once with so small pools and thresholds that all levels
+# are in use.
 cb_suite_stress()
 {
-	local log=$3/stress.log status=0 seed=${CB_SEED:-1}
-
 	if [ ! -e "$3/test/stress/differential.py" ]; then
 		cb_skip "stress on $1: no test/stress/differential.py"
 		return 0
 	fi
+	cb_stress_run "$1" "$2" "$3"
+	cb_stress_run "$1, tiny" "$2" "$3" --tiny --run-min 8 --tail 4
+}
+
+cb_stress_run()
+{
+	local log=$3/stress.log status=0 seed=${CB_SEED:-1}
+
 	cb_say "stress on $1: ${CB_STRESS_SECONDS:-60} s, seed $seed"
 	(cd "$3" && cb_limited python3 test/stress/differential.py \
 		--bindir "$("$2" --bindir)" --seconds "${CB_STRESS_SECONDS:-60}" \
-		--seed "$seed") >"$log" 2>&1 || status=$?
+		--seed "$seed" "${@:4}") >"$log" 2>&1 || status=$?
 	cb_stop_servers_under "$CB_WORK"
 	if [ "$status" = 0 ]; then
 		cb_pass "stress on $1 (seed $seed)"
