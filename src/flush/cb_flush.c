@@ -89,7 +89,7 @@ cb_flush_collect(CbFlush *flush)
 
 /*
  * Divides the bucket at a leaf's bound near the middle of what was flushed, if
- * it filled up and its leaves got few entries each.  The other way round, a
+ * it filled up and its leaves got few entries each, or would have.  The other way round, a
  * bucket flushed nearly empty for others' need is joined with its neighbour.
  */
 static void
@@ -97,7 +97,8 @@ cb_flush_adapt(CbFlush *flush, uint32 bucket)
 {
 	if (flush->cause == CB_FLUSH_FULL &&
 		flush->nchunks >= CB_BUCKET_FULL_CHUNKS / 2 && !cb_pool_is_low() &&
-		flush->stats.entries < CB_FLUSH_DENSE * flush->stats.visits)
+		(flush->nspilled > 0 ||
+		 flush->stats.entries < CB_FLUSH_DENSE * flush->stats.visits))
 	{
 		IndexTuple	middle = flush->entries[flush->n / 2].itup;
 		IndexTuple	separator = cb_tree_find_separator(&flush->kd, middle);
