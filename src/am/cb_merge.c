@@ -145,9 +145,10 @@ cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 	if (!ItemIdHasStorage(item) ||
 		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
 		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
-		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item))
+		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item) ||
+		BTreeTupleIsPivot((IndexTuple) PageGetItem(page, item)))
 		cb_window_report_corrupt(scan->indexRelation, window->leaf.blkno,
-								 "A line pointer is not valid.");
+								 "An item is not valid.");
 	return (IndexTuple) PageGetItem(page, item);
 }
 

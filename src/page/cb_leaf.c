@@ -110,7 +110,8 @@ cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 	CbPackEntry entry;
 
 	if (!cb_pack_read(&leaf->base, i, &entry, tuple->bytes + CB_LEAF_HEADER) ||
-		(OffsetNumber) entry.tid == InvalidOffsetNumber)
+		(OffsetNumber) entry.tid == InvalidOffsetNumber ||
+		(entry.info & INDEX_ALT_TID_MASK) != 0)
 		return NULL;
 	cb_leaf_set_header(&tuple->tuple, &entry);
 	return &tuple->tuple;
@@ -168,6 +169,8 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 	int			n = cb_pack_read_words(&leaf->base, i, CB_LEAF_HEADER, at,
 									   &entry.len, tids);
 
+	if ((entry.info & INDEX_ALT_TID_MASK) != 0)
+		return 0;
 	for (int k = 0; k < n; k++, at += CB_LEAF_HEADER + entry.len)
 	{
 		if ((OffsetNumber) tids[k] == InvalidOffsetNumber)

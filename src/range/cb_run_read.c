@@ -181,7 +181,8 @@ cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 		if (ItemIdHasStorage(id) &&
 			ItemIdGetOffset(id) + ItemIdGetLength(id) <= BLCKSZ &&
 			ItemIdGetLength(id) >= sizeof(IndexTupleData) &&
-			IndexTupleSize((IndexTuple) PageGetItem(page, id)) <= ItemIdGetLength(id))
+			IndexTupleSize((IndexTuple) PageGetItem(page, id)) <= ItemIdGetLength(id) &&
+			!BTreeTupleIsPivot((IndexTuple) PageGetItem(page, id)))
 			itup = (IndexTuple) PageGetItem(page, id);
 	}
 	if (itup == NULL)
