@@ -89,8 +89,9 @@ cb_flush_collect(CbFlush *flush)
 
 /*
  * Divides the bucket at a leaf's bound near the middle of what was flushed, if
- * it filled up and its leaves got few entries each, or would have.  The other way round, a
- * bucket flushed nearly empty for others' need is joined with its neighbour.
+ * it filled up and its leaves got few entries each, or would have.  The other
+ * way round, a bucket flushed nearly empty for others' need is joined with its
+ * neighbour.
  */
 static void
 cb_flush_adapt(CbFlush *flush, uint32 bucket)
