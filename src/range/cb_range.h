@@ -154,7 +154,6 @@ typedef struct CbRangeState
 	CbRunItem	runs[CB_RANGE_MAX_RUNS];
 	int64		nentries;		/* of those */
 	int			nretired;
-	FullTransactionId oldest_safexid;	/* of the retired ones */
 } CbRangeState;
 
 /* Takes down a locked range page, but lsn and blkno. */

@@ -55,9 +55,7 @@ cb_range_read(Relation rel, Page page, CbRangeState *state)
 
 		if (!CbRunIsLive(item))
 		{
-			if (state->nretired++ == 0 ||
-				FullTransactionIdPrecedes(item->safexid, state->oldest_safexid))
-				state->oldest_safexid = item->safexid;
+			state->nretired++;
 			continue;
 		}
 		Assert(state->nruns < CB_RANGE_MAX_RUNS);
@@ -95,7 +93,7 @@ typedef struct CbRangeMerge
 } CbRangeMerge;
 
 static void
-cb_merge_add(CbRangeMerge *merge, IndexTuple itup)
+cb_range_add(CbRangeMerge *merge, IndexTuple itup)
 {
 	if (merge->n == merge->allocated)
 		ereport(ERROR,
@@ -109,7 +107,7 @@ cb_merge_add(CbRangeMerge *merge, IndexTuple itup)
 
 /* Adds the entries of the data page that the cursor is at. */
 static void
-cb_merge_add_page(CbRangeMerge *merge)
+cb_range_add_page(CbRangeMerge *merge)
 {
 	CbRunCursor *cursor = &merge->cursor;
 	IndexTuple *items;
@@ -120,7 +118,7 @@ cb_merge_add_page(CbRangeMerge *merge)
 		if (!cb_leaf_read_all(&cursor->leaf, &merge->arena, items))
 			cb_tree_report_damaged(merge->kd->rel, (Page) cursor->copy.data);
 		for (int i = 0; i < cursor->nentries; i++)
-			cb_merge_add(merge, items[i]);
+			cb_range_add(merge, items[i]);
 		pfree(items);
 		return;
 	}
@@ -130,12 +128,12 @@ cb_merge_add_page(CbRangeMerge *merge)
 		IndexTuple	copy = cb_arena_alloc(&merge->arena, IndexTupleSize(itup));
 
 		memcpy(copy, itup, IndexTupleSize(itup));
-		cb_merge_add(merge, copy);
+		cb_range_add(merge, copy);
 	}
 }
 
 static void
-cb_merge_add_run(CbRangeMerge *merge, const CbRunItem *item)
+cb_range_add_run(CbRangeMerge *merge, const CbRunItem *item)
 {
 	Relation	rel = merge->kd->rel;
 	CbCut		cut = {.kind = CB_CUT_MIN};
@@ -147,7 +145,7 @@ cb_merge_add_run(CbRangeMerge *merge, const CbRunItem *item)
 		if (merge->cursor.at + 1 < merge->cursor.npages)
 			PrefetchBuffer(rel, MAIN_FORKNUM,
 						   merge->cursor.pages[merge->cursor.at + 1]);
-		cb_merge_add_page(merge);
+		cb_range_add_page(merge);
 		CHECK_FOR_INTERRUPTS();
 	} while (cb_run_turn(rel, &merge->cursor, ForwardScanDirection));
 }
@@ -236,7 +234,7 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 											(merge->allocated + 1));
 	cb_arena_init(&merge->arena, cxt);
 	for (int i = 0; i < state->nruns; i++)
-		cb_merge_add_run(merge, &state->runs[i]);
+		cb_range_add_run(merge, &state->runs[i]);
 	if (n > 0)
 		memcpy(merge->entries + merge->n, entries, n * sizeof(CbSortEntry));
 	merge->n += n;
