@@ -178,7 +178,6 @@ extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
 
 /* cb_window_range.c */
-extern BlockNumber cb_window_range_root(CbScanOpaque so);
 extern void cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_forget_ranges(CbScanOpaque so);
 

@@ -23,7 +23,7 @@
  * metapage did when the journal's tail was read: what lies above that tail is
  * in the scan's copy of the journal.
  */
-BlockNumber
+static BlockNumber
 cb_window_range_root(CbScanOpaque so)
 {
 	CbRelCache *cache = cb_rel_cache(so->kd.rel);

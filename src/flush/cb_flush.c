@@ -268,11 +268,11 @@ cb_flush_request_oldest(CbDesc *desc, uint64 attach_id)
 }
 
 /*
- * Merges the runs of the range that scans of the bucket's keys had to read;
- * what is in the bucket stays there.
+ * Merges the runs of one range, unless somebody is at it; InvalidBlockNumber:
+ * of all ranges, waiting for others.  Returns whether they had entries.
  */
 static bool
-cb_flush_bucket_range(Relation rel, CbBucket *bucket)
+cb_flush_merge(Relation rel, BlockNumber range)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch ranges",
@@ -280,13 +280,31 @@ cb_flush_bucket_range(Relation rel, CbBucket *bucket)
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	CbApplyStats stats = {0};
 	CbKeyDesc	kd;
+	bool		wait = true;
 
+#ifdef CB_MUTATE_I4_RANGEWAIT
+	wait = false;
+#endif
 	cb_key_init(&kd, rel);
-	cb_range_merge_at(&kd, cb_load_relaxed(&bucket->read_range), &stats);
+	if (range == InvalidBlockNumber)
+		cb_range_merge_all(&kd, wait, &stats);
+	else
+		cb_range_merge_at(&kd, range, &stats);
 	cb_tree_count_applied(rel, &stats);
-	cb_stat_add(rel, CB_STAT_FLUSHES_READS, 1);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
+	return stats.entries > 0;
+}
+
+/*
+ * Merges the runs of the range that scans of the bucket's keys had to read;
+ * what is in the bucket stays there.
+ */
+static bool
+cb_flush_bucket_range(Relation rel, CbBucket *bucket)
+{
+	(void) cb_flush_merge(rel, cb_load_relaxed(&bucket->read_range));
+	cb_stat_add(rel, CB_STAT_FLUSHES_READS, 1);
 	return true;
 }
 
@@ -410,23 +428,7 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 bool
 cb_flush_ranges(Relation rel)
 {
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
-											  "cache_batch ranges",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
-	CbApplyStats stats = {0};
-	CbKeyDesc	kd;
-	bool		wait = true;
-
-#ifdef CB_MUTATE_I4_RANGEWAIT
-	wait = false;
-#endif
-	cb_key_init(&kd, rel);
-	cb_range_merge_all(&kd, wait, &stats);
-	cb_tree_count_applied(rel, &stats);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextDelete(cxt);
-	return stats.entries > 0;
+	return cb_flush_merge(rel, InvalidBlockNumber);
 }
 
 /*

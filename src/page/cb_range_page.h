@@ -22,6 +22,7 @@
 #ifndef CB_RANGE_PAGE_H
 #define CB_RANGE_PAGE_H
 
+#include "core/cb_filter.h"
 #include "page/cb_page.h"
 
 /* page levels */
@@ -94,7 +95,29 @@ extern void cb_range_page_retire(Page page, const OffsetNumber *offsets, int n,
 
 extern void cb_run_filter_init(Page page);
 
-/* The filter's bits. */
-#define CbRunFilterBits(page) ((char *) (page) + CB_RUN_FILTER_START)
+#define CbRunFilterBits(page) \
+	((cb_atomic64 *) ((char *) (page) + CB_RUN_FILTER_START))
+
+/* Which of a run's filters a hash is in; *within: its hash there. */
+static inline int
+cb_run_filter_of(uint32 hash, int nfilters, uint32 *within)
+{
+	uint64		place = (uint64) hash * nfilters;
+
+	*within = (uint32) place;
+	return (int) (place >> 32);
+}
+
+static inline void
+cb_run_filter_add(Page page, uint32 within)
+{
+	cb_filter_add(CbRunFilterBits(page), CB_RUN_FILTER_LINES, within);
+}
+
+static inline bool
+cb_run_filter_may_hold(Page page, uint32 within)
+{
+	return cb_filter_may_hold(CbRunFilterBits(page), CB_RUN_FILTER_LINES, within);
+}
 
 #endif							/* CB_RANGE_PAGE_H */

@@ -156,6 +156,10 @@ typedef struct CbRangeState
 	int			nretired;
 } CbRangeState;
 
+/* Does the separator lie between the bounds of the range, beside neither? */
+extern bool cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
+							   IndexTuple separator);
+
 /* Takes down a locked range page, but lsn and blkno. */
 extern void cb_range_read(Relation rel, Page page, CbRangeState *state);
 

@@ -20,9 +20,6 @@
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
 
-/* moves to the right after which a circle of right links is suspected */
-#define CB_CHECK_MOVES 1024
-
 static void
 cb_range_report_corrupt(Relation rel, BlockNumber blkno)
 {
@@ -158,30 +155,22 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 	}
 }
 
-/* The router's separators, but those larger than max_size: see there. */
-static int
-cb_range_copy_separators(Page router, Size max_size, IndexTuple *separators)
+IndexTuple *
+cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
 {
+	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
+	Page		router = BufferGetPage(buf);
 	OffsetNumber max = PageGetMaxOffsetNumber(router);
-	int			n = 0;
+	IndexTuple *separators = palloc(sizeof(IndexTuple) * max);
 
+	*n = 0;
 	for (OffsetNumber off = OffsetNumberNext(FirstOffsetNumber); off <= max; off++)
 	{
 		IndexTuple	itup = CbPageGetTuple(router, off);
 
 		if (IndexTupleSize(itup) <= max_size)
-			separators[n++] = CopyIndexTuple(itup);
+			separators[(*n)++] = CopyIndexTuple(itup);
 	}
-	return n;
-}
-
-IndexTuple *
-cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
-{
-	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
-	IndexTuple *separators = palloc(sizeof(IndexTuple) * MaxIndexTuplesPerPage);
-
-	*n = cb_range_copy_separators(BufferGetPage(buf), max_size, separators);
 	UnlockReleaseBuffer(buf);
 	return separators;
 }
@@ -279,6 +268,14 @@ cb_range_create(Relation rel)
 	return root;
 }
 
+bool
+cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
+				   IndexTuple separator)
+{
+	return (state->low == NULL || cb_key_compare(kd, state->low, separator) < 0) &&
+		(state->high == NULL || cb_key_compare(kd, separator, state->high) < 0);
+}
+
 /* Is the separator inside the range, and does the range list no live run? */
 static bool
 cb_range_can_split(const CbKeyDesc *kd, Page page, IndexTuple separator)
@@ -290,8 +287,7 @@ cb_range_can_split(const CbKeyDesc *kd, Page page, IndexTuple separator)
 	if (state.nruns > 0)
 		return false;
 #endif
-	return (state.low == NULL || cb_key_compare(kd, state.low, separator) < 0) &&
-		(state.high == NULL || cb_key_compare(kd, separator, state.high) < 0);
+	return cb_range_is_inside(kd, &state, separator);
 }
 
 /* The left part of a range page that is split: retired runs stay with it. */

@@ -54,11 +54,8 @@ cb_range_split_at(const CbKeyDesc *kd, BlockNumber root,
 {
 	int64		least = Max(span / 2, 1);
 
-	if (separator == NULL ||
-		(state->low != NULL && cb_key_compare(kd, separator, state->low) <= 0) ||
-		(state->high != NULL && cb_key_compare(kd, separator, state->high) >= 0))
-		return false;
-	return cb_tree_count_leaves(kd, state->low, separator, least) >= least &&
+	return separator != NULL && cb_range_is_inside(kd, state, separator) &&
+		cb_tree_count_leaves(kd, state->low, separator, least) >= least &&
 		cb_tree_count_leaves(kd, separator, state->high, least) >= least &&
 		cb_range_split(kd, root, separator);
 }

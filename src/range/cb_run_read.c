@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "core/cb_filter.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
@@ -66,15 +65,15 @@ cb_run_open(CbRunCursor *cursor, const CbRunItem *item)
 bool
 cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash)
 {
-	uint64		place = (uint64) hash * item->nfilters;
+	uint32		within;
+	int			filter = cb_run_filter_of(hash, item->nfilters, &within);
 	Buffer		buf;
 	bool		result;
 
 	if (item->nfilters == 0)
 		return true;
-	buf = cb_run_read_page(rel, item->filters[place >> 32], CB_RUN_FILTER_LEVEL);
-	result = cb_filter_may_hold((cb_atomic64 *) CbRunFilterBits(BufferGetPage(buf)),
-								CB_RUN_FILTER_LINES, (uint32) place);
+	buf = cb_run_read_page(rel, item->filters[filter], CB_RUN_FILTER_LEVEL);
+	result = cb_run_filter_may_hold(BufferGetPage(buf), within);
 	UnlockReleaseBuffer(buf);
 	return result;
 }

@@ -15,7 +15,6 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
-#include "core/cb_filter.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "wal/cb_wal.h"
@@ -169,10 +168,11 @@ cb_run_make_filters(CbRunWriter *writer)
 		cb_run_filter_init((Page) images[i].data);
 	for (int i = 0; i < writer->n; i++)
 	{
-		uint64		place = (uint64) writer->hashes[i] * item->nfilters;
-		char	   *bits = CbRunFilterBits(images[place >> 32].data);
+		uint32		within;
+		int			filter = cb_run_filter_of(writer->hashes[i], item->nfilters,
+											  &within);
 
-		cb_filter_add((cb_atomic64 *) bits, CB_RUN_FILTER_LINES, (uint32) place);
+		cb_run_filter_add((Page) images[filter].data, within);
 	}
 }
 

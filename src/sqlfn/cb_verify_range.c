@@ -16,7 +16,6 @@
  */
 #include "postgres.h"
 
-#include "core/cb_filter.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
 #include "page/cb_range_page.h"
@@ -105,13 +104,12 @@ cb_verify_run_hash(CbVerify *v, CbVerifyRun *run, IndexTuple itup, int i)
 	bool		isnull;
 	Datum		first = index_getattr(itup, 1, v->kd.tupdesc, &isnull);
 	uint32		hash = isnull ? 0 : cb_key_hash(&v->kd, first);
-	uint64		place = (uint64) hash * run->item.nfilters;
-	char	   *bits = CbRunFilterBits(run->filters[place >> 32].data);
+	uint32		within;
+	int			filter = cb_run_filter_of(hash, run->item.nfilters, &within);
 
-	if (!cb_filter_may_hold((cb_atomic64 *) bits, CB_RUN_FILTER_LINES,
-							(uint32) place))
+	if (!cb_run_filter_may_hold((Page) run->filters[filter].data, within))
 		cb_verify_fail(v, "The hash of entry %d is not in the filter, which is block %u.",
-					   i + 1, run->item.filters[place >> 32]);
+					   i + 1, run->item.filters[filter]);
 }
 
 /* Checks an entry: its place between the others, the separators and bounds. */

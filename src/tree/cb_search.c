@@ -34,9 +34,6 @@
 /* a descent starts again this often, each time after a split was finished */
 #define CB_MAX_DESCENTS 10000
 
-/* moves to the right after which a circle of right links is suspected */
-#define CB_CHECK_MOVES 1024
-
 /* The hints about an index that this backend keeps; never NULL. */
 CbRelCache *
 cb_rel_cache(Relation rel)

@@ -23,6 +23,9 @@
 /* where entries come in order internal pages are filled to this part */
 #define CB_INTERNAL_FILLFACTOR	70
 
+/* moves to the right after which a circle of right links is suspected */
+#define CB_CHECK_MOVES	1024
+
 /* a taller tree is corrupt */
 #define CB_MAX_TREE_LEVELS	32
 
