@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_recent.c
- *	  The table of cb_recent.h in shared memory: 8 to 16 bytes a buffer.
+ *	  The tables of cb_recent.h in shared memory: 8 to 16 bytes a buffer, and 8 kB.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +16,7 @@
 
 cb_atomic64 *cb_recent_slots = NULL;
 uint32		cb_recent_mask = 0;
+cb_atomic64 *cb_recent_ends = NULL;
 
 static uint32
 cb_recent_count_slots(void)
@@ -26,7 +27,8 @@ cb_recent_count_slots(void)
 static Size
 cb_recent_shmem_size(void)
 {
-	return mul_size(cb_recent_count_slots(), sizeof(cb_atomic64));
+	return mul_size(cb_recent_count_slots() + CB_RECENT_ENDS,
+					sizeof(cb_atomic64));
 }
 
 void
@@ -41,9 +43,10 @@ cb_recent_shmem_startup(void)
 	bool		found;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	cb_recent_slots = ShmemInitStruct("cache_batch recent buffers",
+	cb_recent_slots = ShmemInitStruct("cache_batch recent places",
 									  cb_recent_shmem_size(), &found);
 	cb_recent_mask = cb_recent_count_slots() - 1;
+	cb_recent_ends = cb_recent_slots + cb_recent_count_slots();
 	if (!found)
 		memset(cb_recent_slots, 0, cb_recent_shmem_size());
 	LWLockRelease(AddinShmemInitLock);

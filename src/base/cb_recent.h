@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * cb_recent.h
- *	  In which buffers pages were lately: a short cut past the server's table.
+ *	  Where things were lately: hints for all sessions, in shared memory.
+ *
+ * In which buffers pages were: a short cut past the server's table.
  *
  * A look-up of the server's takes a lock of its table and, where that is not in
  * the processor's caches, waits for memory several times in turn; here it is
@@ -12,6 +14,11 @@
  * table in shared memory, which it may share with others; the last one noted
  * is in it.  Nothing waits, and as nothing is read by way of a slot but the
  * buffer's descriptor, which has a lock, there is nothing to order.
+ *
+ * And which page was the last of an index's journal: for a session that has not
+ * seen it yet, or long ago, a short cut past all pages of the journal.  That is
+ * a hint, too, and may be of an index of the same number in another database:
+ * whoever reads the page looks at what it is.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +35,10 @@
 /* each is block << 32 | buffer; NULL: the library was not preloaded */
 extern cb_atomic64 *cb_recent_slots;
 extern uint32 cb_recent_mask;
+
+/* each is number of the index's file << 32 | block; NULL, too */
+#define CB_RECENT_ENDS		1024
+extern cb_atomic64 *cb_recent_ends;
 
 extern void cb_recent_shmem_request(void);
 extern void cb_recent_shmem_startup(void);
@@ -69,6 +80,34 @@ cb_recent_prefetch(Relation rel, BlockNumber block)
 {
 	if (cb_recent_slots != NULL)
 		__builtin_prefetch(cb_recent_slot(rel, block));
+}
+
+static inline cb_atomic64 *
+cb_recent_end_slot(Relation rel)
+{
+	return &cb_recent_ends[rel->rd_node.relNode % CB_RECENT_ENDS];
+}
+
+/* What may be the journal's last page, or one before it; invalid: not known. */
+static inline BlockNumber
+cb_recent_find_end(Relation rel)
+{
+	uint64		found;
+
+	if (cb_recent_ends == NULL || RelationUsesLocalBuffers(rel))
+		return InvalidBlockNumber;
+	found = cb_load_relaxed(cb_recent_end_slot(rel));
+	return found >> 32 == rel->rd_node.relNode ?
+		(BlockNumber) found : InvalidBlockNumber;
+}
+
+/* The page is the journal's last one. */
+static inline void
+cb_recent_note_end(Relation rel, BlockNumber block)
+{
+	if (cb_recent_ends != NULL && !RelationUsesLocalBuffers(rel))
+		cb_store_relaxed(cb_recent_end_slot(rel),
+						 (uint64) rel->rd_node.relNode << 32 | block);
 }
 
 #endif							/* CB_RECENT_H */

@@ -18,6 +18,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_recent.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -194,11 +195,42 @@ typedef struct CbLane
 } CbLane;
 
 static bool
-cb_append_is_page(Page page, uint64 seq)
+cb_append_is_journal(Page page)
 {
 	return !PageIsNew(page) &&
-		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
-		CbPageIsJournal(page) && CbJournalGetHeader(page)->seq == seq;
+		CbPageGetOpaque(page)->page_id == CB_PAGE_ID && CbPageIsJournal(page);
+}
+
+static bool
+cb_append_is_page(Page page, uint64 seq)
+{
+	return cb_append_is_journal(page) && CbJournalGetHeader(page)->seq == seq;
+}
+
+/*
+ * Go from a page of the journal to a later one that was noted as the last, if
+ * it still is of the journal, so that a new session need not read all pages.
+ * Numbers are never used twice: a page with a greater one comes later.
+ */
+static void
+cb_append_skip(Relation rel, BlockNumber *blkno, uint64 *seq)
+{
+	BlockNumber later = cb_recent_find_end(rel);
+	Buffer		buf;
+	Page		page;
+
+	if (later == InvalidBlockNumber || later == *blkno ||
+		later >= RelationGetNumberOfBlocks(rel))
+		return;
+	buf = ReadBuffer(rel, later);
+	page = BufferGetPage(buf);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > *seq)
+	{
+		*blkno = later;
+		*seq = CbJournalGetHeader(page)->seq;
+	}
+	UnlockReleaseBuffer(buf);
 }
 
 /*
@@ -208,6 +240,7 @@ cb_append_is_page(Page page, uint64 seq)
 static Buffer
 cb_append_walk(Relation rel, BlockNumber blkno, uint64 *seq)
 {
+	cb_append_skip(rel, &blkno, seq);
 	for (;;)
 	{
 		Buffer		buf = ReadBuffer(rel, blkno);
@@ -319,8 +352,12 @@ cb_append_remember(Relation rel, Buffer buf, uint64 seq)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
 
+	if (cache->journal_block == BufferGetBlockNumber(buf) &&
+		cache->journal_seq == seq)
+		return;
 	cache->journal_block = BufferGetBlockNumber(buf);
 	cache->journal_seq = seq;
+	cb_recent_note_end(rel, cache->journal_block);
 }
 
 /*

@@ -7,7 +7,7 @@ use CacheBatch;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('corners', conf => "allow_in_place_tablespaces = on\nmin_parallel_index_scan_size = 0\n");
+my $node = new_node('corners', conf => "allow_in_place_tablespaces = on\nmin_parallel_index_scan_size = 0\ncache_batch.pool_size = 16MB\n");
 
 sub fresh
 {
@@ -132,5 +132,30 @@ $node->safe_psql('postgres', q(
 	INSERT INTO p SELECT hashint4(i), i, -i, i % 10 FROM generate_series(20001, 20100) i;
 	VACUUM (PARALLEL 4, INDEX_CLEANUP ON) p));
 sound($node, 'p', [qw(a b c d)], 'parallel VACUUM');
+
+# a new session finds the end of a long journal without reading all of it, and
+# so does one that has not inserted for long
+$node->safe_psql('postgres', q(
+	CREATE TABLE j AS SELECT hashint4(i) AS k FROM generate_series(1, 300000) i;
+	CREATE INDEX j_k ON j USING cachebatch (k)));
+my $idle = $node->background_psql('postgres');
+$idle->query_safe('INSERT INTO j VALUES (0); SELECT pg_stat_force_next_flush()');
+$idle->query_safe('SELECT 1');
+$node->safe_psql('postgres', 'INSERT INTO j SELECT hashint4(-i) FROM generate_series(1, 60000) i');
+my $pages = $node->safe_psql('postgres', "SELECT sum(bytes) / 8192 FROM cache_batch_journal('j_k')");
+cmp_ok($pages, '>', 30, 'a long journal');
+foreach my $session ('new', 'idle')
+{
+	my $blocks = q(SELECT pg_stat_force_next_flush();
+		SELECT idx_blks_read + idx_blks_hit FROM pg_statio_user_tables WHERE relname = 'j');
+	my $query = sub { my ($sql) = @_; return $session eq 'new' ? $node->safe_psql('postgres', $sql) : $idle->query_safe($sql) };
+	my ($before) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
+
+	$query->("INSERT INTO j VALUES (1); SELECT pg_stat_force_next_flush()");
+	$query->('SELECT 1');
+	my ($after) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
+	cmp_ok($after - $before, '<', 20, "an insertion by the $session session reads a few pages of it");
+}
+$idle->quit;
 
 done_testing();
