@@ -30,6 +30,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -152,6 +153,14 @@ cb_worker_configure(void)
 
 	for (int i = 0; i < lengthof(settings); i++)
 		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET,
+						PGC_S_OVERRIDE);
+
+	/*
+	 * A worker writes much in a row.  The system shall begin to, too: if what
+	 * is to be written filled its memory, sessions would wait for that.
+	 */
+	if (backend_flush_after == 0)
+		SetConfigOption("backend_flush_after", "512kB", PGC_SUSET,
 						PGC_S_OVERRIDE);
 }
 
