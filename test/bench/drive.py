@@ -64,18 +64,22 @@ def workspace(cluster):
 
 
 def read_logs(directory):
-    """Latencies of pgbench's per-transaction logs, sorted."""
+    """Latencies of pgbench's per-transaction logs, sorted; at a given rate
+    without the time that a transaction waited for its turn."""
     found = []
     for path in glob.glob(os.path.join(directory, "log.*")):
         with open(path) as log:
-            found.extend(int(line.split(" ", 3)[2]) for line in log)
+            for line in log:
+                fields = line.split()
+                found.append(int(fields[2]) - (int(fields[6]) if len(fields) > 6 else 0))
     found.sort()
     return found
 
 
 def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
-            log=False, options="", clients=CLIENTS):
-    """Runs scripts with equal weight from two clients, or as many as are given.
+            log=False, options="", clients=CLIENTS, rate=None):
+    """Runs scripts with equal weight from two clients, or as many as are given,
+    as fast as they can or at a rate of transactions a second.
 
     Returns transactions a second and, if logged, the sorted latencies.
     """
@@ -91,6 +95,8 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
             command += ["-f", path]
         for name, value in (variables or {}).items():
             command += ["-D", f"{name}={value}"]
+        if rate:
+            command += ["-R", str(rate)]
         if log:
             command += ["-l", "--log-prefix", os.path.join(directory, "log")]
         done = subprocess.run(command + ["postgres"], text=True, stdin=subprocess.DEVNULL,

@@ -60,6 +60,7 @@ LIMITS = [
           (f"rows/s (aim {aim})", "", "rows_per_s", ">=", speed),
           (f"bytes written a row (aim {small})", "", "written_per_row", "<=", written),
           ("longest 1-row INSERT (us)", "insert1", "max", "<=", 1.0),
+          ("longest 1-row INSERT at btree's rate (us)", "insert1-paced", "max", "<=", 1.0),
           ("longest 10 000-row batch (ms)", "", "longest_batch_ms", "<=", 1.0),
           ("look-ups while ingesting (aim 1.5)", "look-ups", "tps", ">=", 0.8),
           ("look-ups beside btree's rate (aim 1.5)", "look-ups-paced", "tps", ">=", 0.8))],

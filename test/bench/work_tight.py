@@ -2,9 +2,10 @@
 
 tight-ingest-N   N 1 or 4 indexes of random bigints, 25 million rows, 192 or 512
                  MB: batches of 10,000 rows from two clients; then 1-row INSERTs
-                 from two (insert1); then batches from one and point look-ups
-                 from another (look-ups); the same beside as many rows a second
-                 as btree can take, too (look-ups-paced)
+                 from two (insert1); as many a second as btree can take, too
+                 (insert1-paced); then batches from one and point look-ups from
+                 another (look-ups); the same beside as many rows a second as
+                 btree can take, too (look-ups-paced)
 tight-zipf-N     point look-ups of zipfian rows (theta 0.99) and 1-row INSERTs of
                  random keys, half and half; an eighth of btree's indexes as
                  memory; 50 million rows with 1 index, 25 with 4
@@ -297,6 +298,7 @@ class Ingest(Tight):
         feed = Feed(cluster, self.shape)
         self.warm(feed)
         found = [dict(self.batches(feed), **self.size(cluster)), dict(self.single(feed), state="insert1"),
+                 dict(self.single(feed, 4000 // self.shape.count), state="insert1-paced"),
                  dict(self.lookups(feed), state="look-ups"),
                  dict(self.lookups(feed, batch=1000, pause=0.25 * self.shape.count),
                       state="look-ups-paced")]
@@ -307,11 +309,11 @@ class Ingest(Tight):
         found, taken = measured(feed, lambda: feed.run(self.seconds))
         return dict(found, longest_batch_ms=max(taken) * 1000)
 
-    def single(self, feed):
+    def single(self, feed, rate=None):
         """1-row INSERTs, committed asynchronously."""
         feed.cluster.sql("CHECKPOINT")
         tps, times = drive.pgbench(feed.cluster, [insert1(self.shape)], {"i": feed.take(10 ** 8)},
-                                   self.seconds, log=True)
+                                   self.seconds, log=True, rate=rate)
         return dict(drive.latencies(times), tps=tps)
 
     def lookups(self, feed, **batches):
