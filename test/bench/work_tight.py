@@ -14,7 +14,8 @@ tight-cpu-M      server CPU of batches, two pools of entries at most, with M (1
 tight-cold       first reads of ranges of the key, from the index alone, all of it
                  packed before: of 0.01 % and of 1 % of the rows; its size
 tight-hot        look-ups, from the index alone, in a hundredth of the keys' range,
-                 with cold_threshold off, and with workers packing the others
+                 with cold_threshold off, and with workers packing the others,
+                 nine times in turn
 tight-vacuum-K   VACUUM after DELETE of the last hundredth of the rows, the index
                  packed before; K uniform or ascending keys
 
@@ -58,6 +59,7 @@ else 1 + int(:n * pow(:eta * :u - :eta + 1, :alpha)) end
 SELECT id FROM events WHERE k1 = {data.key('uniform', 1, ':z::bigint')};
 """
 THETA = 0.99
+HOT_TURNS = 9
 PLAN = "-c enable_seqscan=off -c enable_bitmapscan=off"
 
 # beside those of all servers
@@ -487,17 +489,21 @@ class Hot(Tight):
                                         "cache_batch.max_delay": "1s"})
         feed = Feed(cluster, self.shape)
         drive.pgbench(cluster, [HOT], seconds=max(1, self.seconds // 3), options=PLAN)
-        found = []
         states = [("off", "off"), ("on", "1%")]
-        for state, threshold in states if repeat % 2 == 0 else states[::-1]:
+        tps = {state: [] for state, _ in states}
+        cooled = dict.fromkeys(tps, 0)
+        for turn in range(2 * HOT_TURNS):
+            state, threshold = states[(turn + turn // 2 + repeat) % 2]
             cluster.sql(f"ALTER SYSTEM SET cache_batch.cold_threshold = '{threshold}'")
             cluster.sql("SELECT pg_reload_conf()")
             cluster.sql(self.shape.rows_sql(feed.take(100), 100))   # workers come to what is written
             before = self.cooled(cluster)
-            tps, _ = drive.pgbench(cluster, [HOT], seconds=self.seconds, options=PLAN)
-            found.append({"state": state, "tps": tps, "cooled": self.cooled(cluster) - before})
+            tps[state].append(drive.pgbench(cluster, [HOT], options=PLAN,
+                                            seconds=max(1, self.seconds // HOT_TURNS))[0])
+            cooled[state] += self.cooled(cluster) - before
         self.end(cluster)
-        return found
+        return [{"state": state, "tps": statistics.median(tps[state]), "cooled": cooled[state]}
+                for state in tps]
 
     def cooled(self, cluster):
         return cluster.sql("SELECT coalesce(sum(cooled), 0)::bigint FROM cache_batch_stat_indexes")
