@@ -264,6 +264,36 @@ cb_pack_end(CbPackWriter *writer)
 	return len;
 }
 
+/* how the TIDs of a block are stored */
+typedef struct CbPackTidForm
+{
+	uint64_t	base;
+	uint32_t	width;
+	bool		tight;
+} CbPackTidForm;
+
+/* a TID as one number */
+static inline uint64_t
+cb_pack_tid_number(uint64_t tid, uint32_t offset_bits)
+{
+	return tid >> 16 << offset_bits | (tid & 0xffff);
+}
+
+/* How to store n TIDs between these two. */
+static CbPackTidForm
+cb_pack_choose_tids(uint64_t least, uint64_t most, uint32_t n,
+					uint32_t offset_bits)
+{
+	uint64_t	first = cb_pack_tid_number(least, offset_bits);
+	uint64_t	last = cb_pack_tid_number(most, offset_bits);
+	CbPackTidForm	wide = {least >> 16 << offset_bits, offset_bits, false};
+	CbPackTidForm	tight = {first, cb_pack_width(last - first), true};
+
+	wide.width += cb_pack_width((most >> 16) - (least >> 16));
+	return CB_PACK_TIGHT_HEAD + cb_pack_bytes(n, tight.width) <
+		cb_pack_bytes(n, wide.width) ? tight : wide;
+}
+
 /* Begins a block: its directory entry and TIDs. */
 static bool
 cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
@@ -275,27 +305,32 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
 	uint64_t	least = tids[0];
 	uint64_t	most = tids[0];
 	uint64_t	numbers[CB_PACK_BLOCK];
-	uint32_t	width;
+	CbPackTidForm	how;
 
 	for (uint32_t k = 1; k < n; k++)
 	{
 		least = tids[k] < least ? tids[k] : least;
 		most = tids[k] > most ? tids[k] : most;
 	}
-	least >>= 16;
+	how = cb_pack_choose_tids(least, most, n, offset_bits);
 	block->start = (uint16_t) start;
 	block->data = (uint16_t) writer->pos;
-	block->heap_base_low = (uint16_t) least;
-	block->heap_base_high = (uint16_t) (least >> 16);
-	block->heap_bits = (uint8_t) cb_pack_width((most >> 16) - least);
+	block->heap_base_low = (uint16_t) (least >> 16);
+	block->heap_base_high = (uint16_t) (least >> 32);
+	block->tid_bits = (uint8_t) (how.tight ? CB_PACK_TIGHT + how.width :
+								 how.width - offset_bits);
 	block->kind = (uint8_t) kind;
-	width = block->heap_bits + offset_bits;
-	if (!cb_pack_has_room(writer, cb_pack_bytes(n, width)))
+	if (!cb_pack_has_room(writer, (how.tight ? CB_PACK_TIGHT_HEAD : 0) +
+						  cb_pack_bytes(n, how.width)))
 		return false;
+	if (how.tight)
+	{
+		writer->out[writer->pos++] = (unsigned char) least;
+		writer->out[writer->pos++] = (unsigned char) (least >> 8);
+	}
 	for (uint32_t k = 0; k < n; k++)
-		numbers[k] = ((tids[k] >> 16) - least) << offset_bits |
-			(tids[k] & 0xffff);
-	cb_pack_put_bits(writer, numbers, n, width);
+		numbers[k] = cb_pack_tid_number(tids[k], offset_bits) - how.base;
+	cb_pack_put_bits(writer, numbers, n, how.width);
 	return true;
 }
 
@@ -339,27 +374,117 @@ cb_pack_range(const uint64_t *words, uint32_t n, uint32_t view,
 	return cb_pack_width(range);
 }
 
+/* how a column is stored */
+typedef struct CbPackColumnForm
+{
+	uint8_t		code;
+	uint64_t	base;
+	uint64_t	slope;			/* a signed number of 4 bytes */
+} CbPackColumnForm;
+
 /*
- * How to store a column: its code and base.  like: the code that it had, if
- * it is what remains of a column.  The bytes that it takes, without the code.
+ * The columns that a block had, if words are what remains of them, and the
+ * position of each entry in it.
+ */
+typedef struct CbPackLike
+{
+	const uint8_t *code;
+	const uint64_t *slope;
+	uint8_t		position[CB_PACK_BLOCK];
+} CbPackLike;
+
+/* the position of entry k */
+static inline uint32_t
+cb_pack_like_position(const CbPackLike *like, uint32_t k)
+{
+	return like != NULL ? like->position[k] : k;
+}
+
+/* Bytes of a column, without its code. */
+static uint32_t
+cb_pack_column_cost(const CbPackColumnForm *column, uint32_t n)
+{
+	if (column->code == CB_PACK_RAW)
+		return 8 * n;
+	return cb_pack_bytes(n, CB_PACK_WIDTH(column->code)) + 8 +
+		(CB_PACK_VIEW(column->code) == CB_PACK_SLOPED ? CB_PACK_SLOPE_LEN : 0);
+}
+
+/* Sets base and code of a column of this slope. */
+static void
+cb_pack_set_sloped(const uint64_t *words, uint32_t n, uint64_t slope,
+				   const CbPackLike *like, CbPackColumnForm *column)
+{
+	uint64_t	first = words[0] - slope * cb_pack_like_position(like, 0);
+	int64_t		least = 0;
+	int64_t		most = 0;
+	uint32_t	width;
+
+	for (uint32_t k = 1; k < n; k++)
+	{
+		int64_t		number = (int64_t)
+			(words[k] - slope * cb_pack_like_position(like, k) - first);
+
+		least = number < least ? number : least;
+		most = number > most ? number : most;
+	}
+	width = cb_pack_width((uint64_t) most - (uint64_t) least);
+	if (width < CB_PACK_SLOPED_WIDTH)
+		width = CB_PACK_SLOPED_WIDTH;
+	column->code = width > CB_PACK_MAX_WIDTH ? CB_PACK_RAW :
+		CB_PACK_CODE(width, CB_PACK_SLOPED);
+	column->base = first + (uint64_t) least;
+	column->slope = slope;
+}
+
+/*
+ * Makes a column of ascending or descending numbers a sloped one, if that saves
+ * two bits an entry.
+ */
+static void
+cb_pack_try_slope(const uint64_t *words, uint32_t n, CbPackColumnForm *column)
+{
+	int64_t		slope;
+	CbPackColumnForm sloped;
+
+	if (CB_PACK_WIDTH(column->code) < CB_PACK_SLOPED_WIDTH + 2 ||
+		CB_PACK_WIDTH(column->code) > CB_PACK_SLOPED_MOST)
+		return;
+	slope = (int64_t) (words[n - 1] - words[0]) / (int64_t) (n - 1);
+	if (slope == 0 || slope != (int32_t) slope)
+		return;
+	cb_pack_set_sloped(words, n, (uint64_t) slope, NULL, &sloped);
+	if (CB_PACK_WIDTH(sloped.code) + 2 <= CB_PACK_WIDTH(column->code) &&
+		cb_pack_column_cost(&sloped, n) < cb_pack_column_cost(column, n))
+		*column = sloped;
+}
+
+/*
+ * How to store a column.  like: how it was stored, as word w, if it is what
+ * remains of one.  The bytes that it takes, without the code.
  */
 static uint32_t
-cb_pack_choose(const uint64_t *words, uint32_t n, int like, uint8_t *code,
-			   uint64_t *base)
+cb_pack_choose(const uint64_t *words, uint32_t n, const CbPackLike *like,
+			   uint32_t w, CbPackColumnForm *column)
 {
+	int			code = like != NULL && like->code[w] != CB_PACK_RAW ?
+		like->code[w] : CB_PACK_ANY_CODE;
 	uint32_t	best = CB_PACK_RAW;
 	bool		sorted = false;
 
-	if (like >= 0 && CB_PACK_WIDTH(like) == CB_PACK_RAW)
-		like = CB_PACK_ANY_CODE;
-	*code = CB_PACK_RAW;
+	if (code >= 0 && CB_PACK_VIEW((uint32_t) code) == CB_PACK_SLOPED)
+	{
+		cb_pack_set_sloped(words, n, like->slope[w], like, column);
+		return cb_pack_column_cost(column, n);
+	}
+	column->code = CB_PACK_RAW;
 	for (uint32_t view = CB_PACK_PLAIN; view <= CB_PACK_HALVES && !sorted; view++)
 	{
 		uint64_t	least;
 		uint32_t	width;
 
 		/* a few show already if the range is too wide */
-		if ((like >= 0 && CB_PACK_VIEW((uint32_t) like) != view) ||
+		if ((code >= 0 && CB_PACK_VIEW((uint32_t) code) != view) ||
 			(n > 4 * CB_PACK_SAMPLE &&
 			 cb_pack_range(words, CB_PACK_SAMPLE, view, &least, &sorted) >
 			 CB_PACK_MAX_WIDTH))
@@ -371,26 +496,25 @@ cb_pack_choose(const uint64_t *words, uint32_t n, int like, uint8_t *code,
 		if (width < best && width <= CB_PACK_MAX_WIDTH)
 		{
 			best = width;
-			*base = least;
-			*code = CB_PACK_CODE(width, view);
+			column->base = least;
+			column->code = CB_PACK_CODE(width, view);
 		}
 	}
-	if (best == CB_PACK_RAW || cb_pack_bytes(n, best) + 8 >= 8 * n)
-	{
-		*code = CB_PACK_RAW;
-		return 8 * n;
-	}
-	return cb_pack_bytes(n, best) + 8;
+	if (best == CB_PACK_RAW || cb_pack_column_cost(column, n) >= 8 * n)
+		column->code = CB_PACK_RAW;
+	else if (like == NULL && sorted && CB_PACK_VIEW(column->code) == CB_PACK_PLAIN)
+		cb_pack_try_slope(words, n, column);
+	return cb_pack_column_cost(column, n);
 }
 
 static void
 cb_pack_put_column(CbPackWriter *writer, const uint64_t *words, uint32_t n,
-				   uint8_t code, uint64_t base)
+				   const CbPackLike *like, const CbPackColumnForm *column)
 {
 	uint64_t	numbers[CB_PACK_BLOCK];
-	uint32_t	view = CB_PACK_VIEW(code);
+	uint32_t	view = CB_PACK_VIEW(column->code);
 
-	if (code == CB_PACK_RAW)
+	if (column->code == CB_PACK_RAW)
 	{
 		for (uint32_t k = 0; k < n; k++)
 			cb_pack_store(writer->out + writer->pos + 8 * k, words[k]);
@@ -398,36 +522,71 @@ cb_pack_put_column(CbPackWriter *writer, const uint64_t *words, uint32_t n,
 		return;
 	}
 	for (uint32_t k = 0; k < n; k++)
-		numbers[k] = cb_pack_view(words[k], view) - base;
-	cb_pack_put_bits(writer, numbers, n, CB_PACK_WIDTH(code));
+		numbers[k] = cb_pack_view(words[k], view) - column->base;
+	for (uint32_t k = 0; view == CB_PACK_SLOPED && k < n; k++)
+		numbers[k] -= column->slope * cb_pack_like_position(like, k);
+	cb_pack_put_bits(writer, numbers, n, CB_PACK_WIDTH(column->code));
 }
 
-/* Writes the bodies of a WORDS block; like: the codes that they had. */
-static bool
-cb_pack_put_words(CbPackWriter *writer, const CbPackColumns *columns,
-				  uint32_t n, uint32_t nwords, const uint8_t *like)
+/* The positions, up to the last entry's, that are empty, a bit each. */
+static uint64_t
+cb_pack_gone(const CbPackLike *like, uint32_t n)
 {
-	uint8_t		code[CB_PACK_MAX_WORDS];
-	uint64_t	base[CB_PACK_MAX_WORDS];
-	uint32_t	bytes = nwords;
+	uint64_t	present = 0;
 
+	if (like == NULL)
+		return 0;
+	for (uint32_t k = 0; k < n; k++)
+		present |= UINT64_C(1) << like->position[k];
+	return cb_pack_ones(like->position[n - 1] + 1u) & ~present;
+}
+
+/* Writes what is told about columns before they come. */
+static void
+cb_pack_put_codes(CbPackWriter *writer, const CbPackColumnForm *columns,
+				  uint32_t nwords)
+{
 	for (uint32_t w = 0; w < nwords; w++)
-		bytes += cb_pack_choose(columns->word[w], n,
-								like ? like[w] : CB_PACK_ANY_CODE,
-								&code[w], &base[w]);
-	if (!cb_pack_has_room(writer, bytes))
-		return false;
-	for (uint32_t w = 0; w < nwords; w++)
-		writer->out[writer->pos++] = code[w];
+		writer->out[writer->pos++] = columns[w].code;
 	for (uint32_t w = 0; w < nwords; w++)
 	{
-		if (code[w] == CB_PACK_RAW)
+		if (columns[w].code == CB_PACK_RAW)
 			continue;
-		cb_pack_store(writer->out + writer->pos, base[w]);
+		cb_pack_store(writer->out + writer->pos, columns[w].base);
 		writer->pos += 8;
+		if (CB_PACK_VIEW(columns[w].code) != CB_PACK_SLOPED)
+			continue;
+		cb_pack_store(writer->out + writer->pos, columns[w].slope);
+		writer->pos += CB_PACK_SLOPE_LEN;
 	}
+}
+
+/* Writes the bodies of a WORDS block; like: how it was. */
+static bool
+cb_pack_put_words(CbPackWriter *writer, const CbPackColumns *columns,
+				  uint32_t n, uint32_t nwords, const CbPackLike *like)
+{
+	CbPackColumnForm column[CB_PACK_MAX_WORDS];
+	uint32_t	bytes = nwords;
+	uint64_t	gone = cb_pack_gone(like, n);
+	bool		sloped = false;
+
 	for (uint32_t w = 0; w < nwords; w++)
-		cb_pack_put_column(writer, columns->word[w], n, code[w], base[w]);
+	{
+		bytes += cb_pack_choose(columns->word[w], n, like, w, &column[w]);
+		sloped |= CB_PACK_VIEW(column[w].code) == CB_PACK_SLOPED;
+	}
+	if (sloped)
+		bytes += 1 + (uint32_t) __builtin_popcountll(gone);
+	if (!cb_pack_has_room(writer, bytes))
+		return false;
+	cb_pack_put_codes(writer, column, nwords);
+	if (sloped)
+		writer->out[writer->pos++] = (unsigned char) __builtin_popcountll(gone);
+	for (; sloped && gone != 0; gone &= gone - 1)
+		writer->out[writer->pos++] = (unsigned char) __builtin_ctzll(gone);
+	for (uint32_t w = 0; w < nwords; w++)
+		cb_pack_put_column(writer, columns->word[w], n, like, &column[w]);
 	return true;
 }
 
@@ -531,11 +690,10 @@ cb_pack_words_fit(const CbPackEntry *entries, uint32_t n, uint32_t nwords,
 	for (uint32_t w = 0; w < nwords && bytes <= most; w++)
 	{
 		uint64_t	words[CB_PACK_BLOCK];
-		uint8_t		code;
-		uint64_t	base;
+		CbPackColumnForm column;
 
 		cb_pack_gather(entries, n, w, words);
-		bytes += cb_pack_choose(words, n, CB_PACK_ANY_CODE, &code, &base);
+		bytes += cb_pack_choose(words, n, NULL, w, &column);
 	}
 	return bytes <= most;
 }
@@ -718,17 +876,20 @@ static bool
 cb_pack_copy_words(CbPackRest *rest, CbPackWriter *writer, const int *ordinals,
 				   uint32_t n)
 {
+	const CbPackReader *reader = &rest->reader;
 	CbPackColumns columns;
-	uint32_t	nwords = (uint32_t) (rest->reader.kind - CB_PACK_WORDS);
+	CbPackLike	like = {.code = reader->code,.slope = reader->slope};
+	uint32_t	nwords = (uint32_t) (reader->kind - CB_PACK_WORDS);
 
 	for (uint32_t k = 0; k < n; k++)
 	{
+		uint32_t	at = (uint32_t) ordinals[k] - reader->first;
+
+		like.position[k] = (uint8_t) cb_pack_position(reader, at);
 		for (uint32_t w = 0; w < nwords; w++)
-			columns.word[w][k] =
-				cb_pack_get_word(&rest->reader,
-								 (uint32_t) ordinals[k] - rest->reader.first, w);
+			columns.word[w][k] = cb_pack_get_word(reader, at, w);
 	}
-	return cb_pack_put_words(writer, &columns, n, nwords, rest->reader.code);
+	return cb_pack_put_words(writer, &columns, n, nwords, &like);
 }
 
 /* The same, bodies coded by prefix: each is compared with the one before. */

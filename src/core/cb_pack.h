@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CB_PACK_MAX_ENTRIES 2000
+#define CB_PACK_MAX_ENTRIES 3800	/* 8 kB of serial numbers take 2.1 each */
 #define CB_PACK_MAX_BODY	2704
 #define CB_PACK_MAX_LEN		65528	/* of a blob */
 #define CB_PACK_BLOCK		64	/* entries of a block, at most */
@@ -62,13 +62,15 @@ typedef struct CbPackReader
 	uint8_t		nparsed;		/* entries whose pos, shared, len are known */
 	uint32_t	tids;
 	uint32_t	next;			/* where the entry after those begins */
-	uint64_t	heap_base;		/* of its TIDs, as a TID */
+	uint64_t	tid_base;		/* what is added to each number of its TIDs */
 	uint64_t	tid_mask;
 	uint64_t	base[CB_PACK_MAX_WORDS];
 	uint64_t	mask[CB_PACK_MAX_WORDS];	/* of a word's width */
 	uint16_t	column[CB_PACK_MAX_WORDS];
 	uint8_t		code[CB_PACK_MAX_WORDS];
 	uint8_t		bits[CB_PACK_MAX_WORDS];	/* of a word: its width */
+	uint64_t	slope[CB_PACK_MAX_WORDS];	/* of a word that is sloped */
+	uint64_t	gone;			/* positions without an entry, a bit each */
 	uint16_t	pos[CB_PACK_BYTES_BLOCK];	/* of the bytes not shared */
 	uint16_t	shared[CB_PACK_BYTES_BLOCK];	/* with the entry before */
 	uint16_t	len[CB_PACK_BYTES_BLOCK];	/* without the blob's prefix */

@@ -78,6 +78,15 @@ cb_pack_prefetch(const CbPackReader *reader, uint32_t from, uint32_t to)
 		__builtin_prefetch(reader->blob + from);
 }
 
+/* bits of a TID in a block */
+static inline uint32_t
+cb_pack_tid_bits(const CbPackReader *reader, const CbPackBlock *block)
+{
+	return block->tid_bits < CB_PACK_TIGHT ?
+		block->tid_bits + (uint32_t) reader->offset_bits :
+		block->tid_bits - (uint32_t) CB_PACK_TIGHT;
+}
+
 /* Has the places where blocks' bodies begin brought into the caches. */
 static inline void
 cb_pack_prefetch_blocks(const CbPackReader *reader)
@@ -89,7 +98,7 @@ cb_pack_prefetch_blocks(const CbPackReader *reader)
 		uint32_t	n = (uint32_t) (cb_pack_block_start(reader, (int) b + 1) -
 									cb_pack_block_start(reader, (int) b));
 		uint32_t	bodies = directory[b].data +
-			cb_pack_bytes(n, directory[b].heap_bits + reader->offset_bits);
+			cb_pack_bytes(n, cb_pack_tid_bits(reader, &directory[b]));
 
 		cb_pack_prefetch(reader, bodies, bodies + 1);
 		cb_pack_prefetch(reader, bodies + CB_PACK_CACHE_LINE / 2,
@@ -97,119 +106,156 @@ cb_pack_prefetch_blocks(const CbPackReader *reader)
 	}
 }
 
+/* the TIDs of a block */
+typedef struct CbPackTids
+{
+	const CbPackBlock *block;
+	uint32_t	first;			/* the block's first entry */
+	uint32_t	n;				/* its entries */
+	uint32_t	column;			/* place of the TIDs */
+	uint32_t	bits;			/* of each */
+	uint64_t	base;
+} CbPackTids;
+
 /*
- * The block of entry i, its first entry and their number; NULL: damaged.  The
- * blocks are about equally long, so that a guess is near.
+ * Finds the block of entry i, and its TIDs; false: damaged.  The blocks are
+ * about equally long, so that a guess is near.
  */
-static inline const CbPackBlock *
-cb_pack_find_block(const CbPackReader *reader, uint32_t i, uint32_t *first,
-				   uint32_t *n)
+static inline __attribute__((always_inline)) bool
+cb_pack_find_block(const CbPackReader *reader, uint32_t i, CbPackTids *tids)
 {
 	const CbPackBlock *directory = cb_pack_directory(reader);
 	uint32_t	last = reader->nblocks - 1u;
 	uint32_t	b = cb_pack_least((i * reader->guess) >> 16, last);
+	const CbPackBlock *block;
 	uint32_t	end;
 
 	while (b > 0 && directory[b].start > i)
 		b--;
 	while (b < last && directory[b + 1].start <= i)
 		b++;
+	block = &directory[b];
 	end = b == last ? reader->count : directory[b + 1].start;
-	*first = directory[b].start;
-	*n = end - *first;
-	if (i < *first || i >= end || end > reader->count || *n > CB_PACK_BLOCK ||
-		directory[b].data < reader->data || directory[b].heap_bits > 32 ||
-		directory[b].data + cb_pack_bytes(*n, directory[b].heap_bits +
-										  reader->offset_bits) > reader->limit)
-		return NULL;
-	return &directory[b];
-}
-
-/* the least TID that a block may have */
-static inline uint64_t
-cb_pack_heap_base(const CbPackBlock *block)
-{
-	return (uint64_t) block->heap_base_low << 16 |
-		(uint64_t) block->heap_base_high << 32;
+	tids->block = block;
+	tids->first = block->start;
+	tids->n = end - block->start;
+	tids->column = block->data;
+	tids->bits = cb_pack_tid_bits(reader, block);
+	tids->base = ((uint64_t) block->heap_base_high << 16 |
+				  block->heap_base_low) << reader->offset_bits;
+	if (i < block->start || i >= end || end > reader->count ||
+		tids->n > CB_PACK_BLOCK || block->data < reader->data ||
+		tids->bits > CB_PACK_TID_BITS)
+		return false;
+	if (block->tid_bits >= CB_PACK_TIGHT)
+	{
+		/* these bytes are in the blob: the padding is longer */
+		if (block->data > reader->limit)
+			return false;
+		tids->base += cb_pack_load(reader->blob + block->data) & 0xffff;
+		tids->column += CB_PACK_TIGHT_HEAD;
+	}
+	return tids->column + cb_pack_bytes(tids->n, tids->bits) <= reader->limit;
 }
 
 /* TID k of a column */
 static inline uint64_t
 cb_pack_get_tid(const unsigned char *column, uint32_t k, uint32_t bits,
-				uint64_t mask, uint32_t offset_bits, uint64_t heap_base)
+				uint64_t mask, uint32_t offset_bits, uint64_t base)
 {
-	uint64_t	tid = cb_pack_get(column, k, bits, mask);
-	uint64_t	heap = tid >> offset_bits;
+	uint64_t	number = base + cb_pack_get(column, k, bits, mask);
+	uint64_t	heap = number >> offset_bits;
 
-	return (heap_base + (heap << 16) + (tid ^ heap << offset_bits)) &
-		cb_pack_ones(48);
+	return ((heap << 16) + (number ^ heap << offset_bits)) &
+		cb_pack_ones(CB_PACK_TID_BITS);
 }
 
 uint64_t
 cb_pack_tid(const CbPackReader *reader, int i)
 {
-	const CbPackBlock *block;
-	uint32_t	first;
-	uint32_t	n;
-	uint32_t	bits;
+	CbPackTids	tids;
 
 	if ((uint32_t) i - reader->first < reader->nentries)
 		return cb_pack_get_tid(reader->blob + reader->tids,
 							   (uint32_t) i - reader->first, reader->tid_bits,
 							   reader->tid_mask, reader->offset_bits,
-							   reader->heap_base);
-	if ((uint32_t) i >= reader->count)
+							   reader->tid_base);
+	if ((uint32_t) i >= reader->count ||
+		!cb_pack_find_block(reader, (uint32_t) i, &tids))
 		return 0;
-	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
-	if (block == NULL)
-		return 0;
-	bits = block->heap_bits + reader->offset_bits;
-	return cb_pack_get_tid(reader->blob + block->data, (uint32_t) i - first,
-						   bits, cb_pack_ones(bits), reader->offset_bits,
-						   cb_pack_heap_base(block));
+	return cb_pack_get_tid(reader->blob + tids.column, (uint32_t) i - tids.first,
+						   tids.bits, cb_pack_ones(tids.bits),
+						   reader->offset_bits, tids.base);
 }
 
 int
-cb_pack_read_tids(const CbPackReader *reader, int i, uint64_t *tids)
+cb_pack_read_tids(const CbPackReader *reader, int i, uint64_t *out)
 {
-	const CbPackBlock *block;
-	uint32_t	first;
-	uint32_t	n;
-	uint32_t	bits;
+	CbPackTids	tids;
 
-	if ((uint32_t) i >= reader->count)
+	if ((uint32_t) i >= reader->count ||
+		!cb_pack_find_block(reader, (uint32_t) i, &tids))
 		return 0;
-	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
-	if (block == NULL)
-		return 0;
-	bits = block->heap_bits + reader->offset_bits;
-	for (uint32_t k = (uint32_t) i - first; k < n; k++)
-		*tids++ = cb_pack_get_tid(reader->blob + block->data, k, bits,
-								  cb_pack_ones(bits), reader->offset_bits,
-								  cb_pack_heap_base(block));
-	return (int) (first + n) - i;
+	for (uint32_t k = (uint32_t) i - tids.first; k < tids.n; k++)
+		*out++ = cb_pack_get_tid(reader->blob + tids.column, k, tids.bits,
+								 cb_pack_ones(tids.bits), reader->offset_bits,
+								 tids.base);
+	return (int) (tids.first + tids.n) - i;
 }
 
 int
 cb_pack_heap_range(const CbPackReader *reader, int i, uint32_t *low,
 				   uint32_t *high)
 {
-	const CbPackBlock *block;
-	uint32_t	first;
-	uint32_t	n;
+	CbPackTids	tids;
 	uint64_t	end;
 
-	if ((uint32_t) i >= reader->count)
+	if ((uint32_t) i >= reader->count ||
+		!cb_pack_find_block(reader, (uint32_t) i, &tids))
 		return 0;
-	block = cb_pack_find_block(reader, (uint32_t) i, &first, &n);
-	if (block == NULL)
-		return 0;
-	*low = (uint32_t) (cb_pack_heap_base(block) >> 16);
-	end = *low + cb_pack_ones(block->heap_bits);
+	*low = (uint32_t) (tids.base >> reader->offset_bits);
+	end = (tids.base + cb_pack_ones(tids.bits)) >> reader->offset_bits;
 	*high = (uint32_t) (end < UINT32_MAX ? end : UINT32_MAX);
 	if (end > UINT32_MAX)
 		*low = 0;				/* the sum of base and difference may wrap */
-	return (int) (first + n) - i;
+	return (int) (tids.first + tids.n) - i;
+}
+
+/*
+ * Reads which positions of a block of n entries are empty; the list of them is
+ * at pos, which is moved behind it.
+ */
+static bool __attribute__((noinline))
+cb_pack_read_gone(CbPackReader *reader, uint32_t *pos, uint32_t n)
+{
+	uint32_t	ngone;
+
+	if (*pos >= reader->limit)
+		return false;
+	ngone = reader->blob[(*pos)++];
+	if (n + ngone > CB_PACK_BLOCK || *pos + ngone > reader->limit)
+		return false;
+	for (; ngone > 0; ngone--)
+	{
+		uint32_t	position = reader->blob[(*pos)++];
+
+		if (position >= CB_PACK_BLOCK)
+			return false;
+		reader->gone |= UINT64_C(1) << position;
+	}
+	return true;
+}
+
+/* Reads the slope of word w; false: it is no sloped one, or damaged. */
+static bool __attribute__((noinline))
+cb_pack_read_slope(CbPackReader *reader, uint32_t *pos, uint32_t w)
+{
+	if (CB_PACK_VIEW(reader->code[w]) != CB_PACK_SLOPED ||
+		*pos + CB_PACK_SLOPE_LEN > reader->limit)
+		return false;
+	reader->slope[w] = (uint64_t) (int32_t) cb_pack_load(reader->blob + *pos);
+	*pos += CB_PACK_SLOPE_LEN;
+	return true;
 }
 
 /* Finds the columns of a WORDS block whose bodies are at pos. */
@@ -218,10 +264,12 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 					 uint32_t nwords)
 {
 	const unsigned char *codes = reader->blob + pos;
+	bool		sloped = false;
 
 	if (nwords > CB_PACK_MAX_WORDS || pos + 9 * nwords > reader->limit)
 		return false;
 	pos += nwords;
+	reader->gone = 0;
 	for (uint32_t w = 0; w < nwords; w++)
 	{
 		reader->code[w] = codes[w];
@@ -230,12 +278,19 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 			reader->base[w] = 0;
 			continue;
 		}
-		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH ||
-			CB_PACK_VIEW(codes[w]) > CB_PACK_HALVES)
+		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH)
 			return false;
 		reader->base[w] = cb_pack_load(reader->blob + pos);
 		pos += 8;
+		if (CB_PACK_VIEW(codes[w]) > CB_PACK_HALVES)
+		{
+			if (!cb_pack_read_slope(reader, &pos, w))
+				return false;
+			sloped = true;
+		}
 	}
+	if (sloped && !cb_pack_read_gone(reader, &pos, n))
+		return false;
 	for (uint32_t w = 0; w < nwords; w++)
 	{
 		uint32_t	bits = codes[w] == CB_PACK_RAW ? 64 : CB_PACK_WIDTH(codes[w]);
@@ -253,25 +308,22 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 bool
 cb_pack_load_block(CbPackReader *reader, uint32_t i)
 {
-	const CbPackBlock *block;
-	uint32_t	first;
+	CbPackTids	tids;
 	uint32_t	n;
 	uint32_t	pos;
 
 	reader->nentries = 0;
 	reader->nplain = 0;
-	if (i >= reader->count)
+	if (i >= reader->count || !cb_pack_find_block(reader, i, &tids))
 		return false;
-	block = cb_pack_find_block(reader, i, &first, &n);
-	if (block == NULL)
-		return false;
-	reader->kind = block->kind;
-	reader->tids = block->data;
-	reader->tid_bits = (uint8_t) (block->heap_bits + reader->offset_bits);
-	reader->tid_mask = cb_pack_ones(reader->tid_bits);
-	reader->heap_base = cb_pack_heap_base(block);
-	pos = block->data + cb_pack_bytes(n, reader->tid_bits);
-	if (block->kind == CB_PACK_BYTES)
+	n = tids.n;
+	reader->kind = tids.block->kind;
+	reader->tids = tids.column;
+	reader->tid_bits = (uint8_t) tids.bits;
+	reader->tid_mask = cb_pack_ones(tids.bits);
+	reader->tid_base = tids.base;
+	pos = tids.column + cb_pack_bytes(n, tids.bits);
+	if (reader->kind == CB_PACK_BYTES)
 	{
 		if (n > CB_PACK_BYTES_BLOCK)
 			return false;
@@ -279,9 +331,9 @@ cb_pack_load_block(CbPackReader *reader, uint32_t i)
 		reader->next = pos;
 	}
 	else if (!cb_pack_find_columns(reader, pos, n,
-								   (uint32_t) (block->kind - CB_PACK_WORDS)))
+								   (uint32_t) (reader->kind - CB_PACK_WORDS)))
 		return false;
-	reader->first = (uint16_t) first;
+	reader->first = (uint16_t) tids.first;
 	reader->nentries = (uint16_t) n;
 	if (reader->kind == CB_PACK_WORDS + 1 && reader->info_mask == 0 &&
 		CB_PACK_VIEW(reader->code[0]) == CB_PACK_PLAIN)
@@ -350,20 +402,35 @@ typedef struct CbPackNumberSearch
 	bool		failed;
 } CbPackNumberSearch;
 
+/* Reads entry i as a number, and makes its block the one at hand. */
+static bool __attribute__((noinline))
+cb_pack_read_number(CbPackReader *reader, uint32_t i, int64_t *number)
+{
+	if (i - reader->first >= reader->nentries && !cb_pack_load_block(reader, i))
+		return false;
+	if (reader->nplain == 0 &&
+		(reader->kind != CB_PACK_WORDS + 1 || reader->info_mask != 0 ||
+		 CB_PACK_VIEW(reader->code[0]) != CB_PACK_SLOPED))
+		return false;
+	*number = (int64_t) cb_pack_get_word(reader, i - reader->first, 0);
+	return true;
+}
+
 static inline bool
 cb_pack_number_is_left(void *arg, int i)
 {
 	CbPackNumberSearch *search = arg;
 	CbPackReader *reader = search->reader;
+	uint32_t	k = (uint32_t) i - reader->first;
 	int64_t		number;
 
-	if ((uint32_t) i - reader->first >= reader->nplain &&
-		(!cb_pack_load_block(reader, (uint32_t) i) || reader->nplain == 0))
+	if (k < reader->nplain)
+		number = (int64_t) cb_pack_get_plain(reader, k);
+	else if (!cb_pack_read_number(reader, (uint32_t) i, &number))
 	{
 		search->failed = true;
 		return false;
 	}
-	number = (int64_t) cb_pack_get_plain(reader, (uint32_t) i - reader->first);
 	return number < search->number ||
 		(search->or_equal && number == search->number);
 }
@@ -536,7 +603,7 @@ cb_pack_read_any(CbPackReader *reader, uint32_t i, CbPackEntry *entry,
 	entry->info = cb_pack_get_info(reader, i);
 	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
 								 reader->tid_bits, reader->tid_mask,
-								 reader->offset_bits, reader->heap_base);
+								 reader->offset_bits, reader->tid_base);
 	return true;
 }
 
@@ -554,7 +621,7 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 	entry->info = reader->info;
 	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
 								 reader->tid_bits, reader->tid_mask,
-								 reader->offset_bits, reader->heap_base);
+								 reader->offset_bits, reader->tid_base);
 	return true;
 }
 
@@ -588,7 +655,7 @@ cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap, void *out,
 	for (uint32_t j = 0; j < n; j++)
 		tids[j] = cb_pack_get_tid(reader->blob + reader->tids, k + j,
 								  reader->tid_bits, reader->tid_mask,
-								  reader->offset_bits, reader->heap_base);
+								  reader->offset_bits, reader->tid_base);
 	*len = (uint16_t) (8 * nwords);
 	return (int) n;
 }

@@ -4,12 +4,15 @@
 #ifndef PACK_SHAPES_H
 #define PACK_SHAPES_H
 
+#include <math.h>
+
 #include "core/cb_pack.h"
 #include "unit.h"
 
 #define PACK_SPACE (CB_PACK_MAX_ENTRIES * (size_t) CB_PACK_MAX_BODY)
 #define PACK_HEAP 80000			/* heap blocks of a table */
 #define PACK_ROWS 63			/* rows of a heap block */
+#define PACK_NARROW_ROWS 226	/* of one whose rows are in the index's order */
 
 typedef enum PackShape
 {
@@ -20,10 +23,15 @@ typedef enum PackShape
 	PACK_WRAPPED_INT,			/* on both sides of the greatest */
 	PACK_DESCENDING_INT,
 	PACK_NOISE_INT,				/* in no order */
+	PACK_ORDERED_INT,			/* each fourth, rows in the same order */
+	PACK_TIME,					/* about 1000 a second, the same */
+	PACK_TIME_DOWN,				/* the latest first */
+	PACK_TICKS,					/* each a second later than the one before */
 	PACK_TWO_INT4,
 	PACK_FLOAT,
 	PACK_UUID,
 	PACK_TWO_INT8,
+	PACK_TIME_INT8,				/* a timestamp and a bigint */
 	PACK_URL,
 	PACK_SHORT_TEXT,
 	PACK_LONG_TEXT,				/* some with a long length word */
@@ -41,8 +49,9 @@ typedef enum PackShape
 
 static const char *const pack_shape_names[] = {
 	"random bigint", "duplicate bigint", "serial bigint", "signed bigint",
-	"wrapped bigint", "descending bigint", "noise bigint", "two int4",
-	"float8", "uuid", "two int8", "url", "short text", "long text",
+	"wrapped bigint", "descending bigint", "noise bigint",
+	"ordered bigint", "timestamp", "timestamp down", "ticks", "two int4",
+	"float8", "uuid", "two int8", "timestamp and int8", "url", "short text", "long text",
 	"text and bigint", "dirty text", "equal text", "huge", "empty", "zeros", "mixed info",
 	"mixed", "noise"
 };
@@ -101,6 +110,13 @@ pack_url(char *to, uint64_t *seed)
 							(unsigned) unit_random(seed));
 }
 
+/* microseconds between two events */
+static inline uint64_t
+pack_gap(uint64_t *seed)
+{
+	return (uint64_t) (-1000 * log((unit_below(seed, 1000000) + 1) / 1e6));
+}
+
 /* Fills a body of bigints; entry i of a set that began at key. */
 static inline size_t
 pack_make_int(PackSet *set, PackShape shape, int i, uint64_t *body,
@@ -126,6 +142,18 @@ pack_make_int(PackSet *set, PackShape shape, int i, uint64_t *body,
 			break;
 		case PACK_NOISE_INT:
 			set->key = unit_random(seed) >> unit_below(seed, 64);
+			break;
+		case PACK_ORDERED_INT:
+			set->key += 4;
+			break;
+		case PACK_TIME:
+			set->key += pack_gap(seed);
+			break;
+		case PACK_TIME_DOWN:
+			set->key -= pack_gap(seed);
+			break;
+		case PACK_TICKS:
+			set->key += 1000000;
 			break;
 		case PACK_TWO_INT4:
 			set->key += unit_below(seed, 100);
@@ -161,6 +189,12 @@ pack_make_other(PackSet *set, PackShape shape, unsigned char *body,
 			return 16;
 		case PACK_TWO_INT8:
 			set->key += unit_below(seed, 3) == 0;
+			word = unit_below(seed, 100000);
+			memcpy(body, &set->key, 8);
+			memcpy(body + 8, &word, 8);
+			return 16;
+		case PACK_TIME_INT8:
+			set->key += pack_gap(seed);
 			word = unit_below(seed, 100000);
 			memcpy(body, &set->key, 8);
 			memcpy(body + 8, &word, 8);
@@ -237,6 +271,11 @@ pack_make_entry(PackSet *set, PackShape shape, int i, uint64_t *seed)
 		entry->info = (uint16_t) unit_random(seed);
 	entry->tid = (uint64_t) unit_below(seed, PACK_HEAP) << 16 |
 		(1 + unit_below(seed, PACK_ROWS));
+	if (shape >= PACK_ORDERED_INT && shape <= PACK_TIME_DOWN)
+		entry->tid = (uint64_t) (i / PACK_NARROW_ROWS + 100) << 16 |
+			(1 + i % PACK_NARROW_ROWS);
+	if (shape == PACK_TICKS)
+		entry->tid = 1;			/* takes no space, nor gives some back */
 	if (shape == PACK_NOISE)
 		entry->tid = unit_random(seed) >> (16 + unit_below(seed, 40));
 	set->bytes += entry->len;
