@@ -46,7 +46,7 @@ SELECT cache_batch_flush('inspect_a');
 INSERT INTO inspect SELECT i * 7919 % 30000, 'y' FROM generate_series(1, 30000) i;
 SELECT cache_batch_flush('inspect_a') IS NOT NULL AS flushed;
 SELECT root_level FROM cache_batch_metapage('inspect_a');
-SELECT count(*) > 15 AS many_leaves, sum(live_items) AS entries,
+SELECT count(*) > 5 AS many_leaves, sum(live_items) AS entries,
 	   sum(dead_items) AS dead, count(*) FILTER (WHERE next IS NULL) AS rightmost
 FROM generate_series(0, pg_relation_size('inspect_a') / 8192 - 1) blkno,
 	 cache_batch_page('inspect_a', blkno) p

@@ -311,7 +311,9 @@ cb_churn_op_add(CbChurnOp *op, const CbChurn *churn, const CbChurnBlock *block)
 			id = op->op.ndeltids++;
 			op->op.deltids[id].tid = item->tid;
 			op->op.deltids[id].id = id;
-			op->op.status[id].idxoffnum = Max(item->number, FirstOffsetNumber);
+			/* for messages only; an ordinal may be more than an offset can */
+			op->op.status[id].idxoffnum =
+				Min(Max(item->number, FirstOffsetNumber), MaxOffsetNumber);
 			op->op.status[id].knowndeletable = false;
 			op->op.status[id].promising = false;
 			op->op.status[id].freespace = item->size;

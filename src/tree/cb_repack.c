@@ -23,8 +23,11 @@
 #include "utils/memutils.h"
 #include "wal/cb_wal.h"
 
-/* a leaf that would have less room left is split: next time soon comes */
-#define CB_REPACK_RESERVE	256
+/*
+ * A leaf of n entries that would have less room left is split: next time soon
+ * comes, and costs the more the more entries there are.
+ */
+#define CB_REPACK_RESERVE(n)	((Size) Max(256, (n) / 4))
 
 /* ---------- merging by comparison ---------- */
 
@@ -193,7 +196,7 @@ cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 	PGAlignedBlock image;
 
 	if (!CbPacksLeaves(rel) || !cb_leaf_can_pack(items, n) ||
-		!cb_leaf_build(page, items, n, CB_REPACK_RESERVE, (Page) image.data))
+		!cb_leaf_build(page, items, n, CB_REPACK_RESERVE(n), (Page) image.data))
 		return false;
 	cb_repack_fill_tuples(batch, arena, repack);
 
