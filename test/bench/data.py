@@ -17,7 +17,7 @@ TABLE = ("CREATE TABLE events (id bigint, k1 bigint, k2 bigint, k3 bigint, k4 bi
 
 # what is indexed, one column for each index
 COLUMNS = {"uniform": "k1 k2 k3 k4", "zipfian": "k1 k2 k3 k4", "ascending": "k1 k2 k3 k4",
-           "uuid": "u", "text": "payload", "urls": "payload", "few": "k1"}
+           "timestamps": "k1", "uuid": "u", "text": "payload", "urls": "payload", "few": "k1"}
 
 ENTRY = 20          # bytes in the pool of an entry with a bigint key
 ROW = 200           # bytes of a row in table and one index, with some to spare
@@ -69,6 +69,13 @@ def key(distribution, column, i):
     """SQL of a bigint key of row i."""
     if distribution == "ascending":
         return f"{i} * 4 + {column}"
+    if distribution == "timestamps":
+        # microseconds, as a timestamptz is: 1 000 events a second, with gaps of an
+        # exponential distribution; those of a command end where the next ones begin
+        gap = (f"ln(((hashint8extended({i}, {column + 30}) & 1048575) + 1) "
+               "/ 1048577.0::float8)")
+        return (f"820454400000000 + 1000 * min({i}) OVER () + (1000 * count(*) OVER () "
+                f"* (sum({gap}) OVER (ROWS UNBOUNDED PRECEDING)) / sum({gap}) OVER ())::bigint")
     if distribution == "zipfian":
         # rank of a Zipf distribution with exponent 1 over a million, scattered
         unit = f"(hashint8extended({i}, {column + 20}) & 4503599627370495) / 4503599627370496.0"

@@ -54,6 +54,7 @@ LIMITS = [
     ("cold index, uuid", "size-uuid", "", "cold_bytes", "<=", 0.55),
     ("cold index, URLs", "size-urls", "", "cold_bytes", "<=", 0.45),
     ("cold index, in order", "size-ascending", "", "cold_bytes", "<=", 0.15),
+    ("cold index, timestamps", "size-timestamps", "", "cold_bytes", "<=", 0.15),
     *[(f"confined, {n} index{'' if n == 1 else 'es'}: {label}", f"tight-ingest-{n}", *rest)
       for n, speed, aim, written, small in ((1, 5, 15, 0.15, 0.08), (4, 10, 20, 0.10, 0.05))
       for label, *rest in (

@@ -13,8 +13,9 @@ restart           crash with a full pool, right after a checkpoint: time from
 logical           apply of rows by a subscriber that has 4 indexes
 size-KEYS         bytes of an index that 5 million rows were inserted into:
                   uniform (bigint), uuid, urls (text), few (1 024 bigints),
-                  ascending; and of the pages that hold its entries once all of
-                  it was packed (cold_bytes; btree has the same)
+                  ascending, timestamps (bigint microseconds, 1 000 a second with
+                  random gaps); and of the pages that hold its entries once all
+                  of it was packed (cold_bytes; btree has the same)
 """
 
 import os
@@ -104,7 +105,8 @@ class Size(Upkeep):
 
     @staticmethod
     def names():
-        return ["size-uniform", "size-uuid", "size-urls", "size-few", "size-ascending"]
+        return ["size-uniform", "size-uuid", "size-urls", "size-few", "size-ascending",
+                "size-timestamps"]
 
     def template(self, method):
         return data.template(self.bench.env, self.shape, method, self.distribution)
