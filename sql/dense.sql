@@ -80,6 +80,21 @@ DELETE FROM dense_time;
 VACUUM dense_time;
 SELECT dense_agrees('dense_time', 'dense_time_t', 't'), dense_agrees('dense_time', 'dense_time_k', 'k');
 
+-- an event each second: one of each block of a full leaf's base goes, which must
+-- not become longer
+CREATE TABLE dense_tick (id int, t timestamptz) WITH (autovacuum_enabled = off);
+INSERT INTO dense_tick SELECT i, '2026-01-01'::timestamptz + i * interval '1 s' FROM generate_series(1, 20000) i;
+CREATE INDEX dense_tick_t ON dense_tick USING cachebatch (t) WITH (fillfactor = 100);
+SELECT leaves <= 7 AS leaves, most > 3300 AS most FROM dense_leaves('dense_tick_t');
+DELETE FROM dense_tick WHERE id % 64 = 5;
+VACUUM dense_tick;
+SELECT dense_agrees('dense_tick', 'dense_tick_t', 't');
+DELETE FROM dense_tick WHERE id % 64 IN (4, 6, 60);
+VACUUM dense_tick;
+SELECT dense_agrees('dense_tick', 'dense_tick_t', 't');
+SELECT cache_batch_cool('dense_tick_t') IS NOT NULL AS cooled;
+SELECT dense_agrees('dense_tick', 'dense_tick_t', 't');
+
 -- a leaf of as many as there can be gets long ones, which need pages for
 -- themselves
 CREATE TABLE dense_text (id int, s text COLLATE "C") WITH (autovacuum_enabled = off);
@@ -129,5 +144,5 @@ SELECT cache_batch_flush('dense_dead_k') IS NOT NULL AS flushed;
 SELECT dropped > 300 AS dropped FROM cache_batch_stat_indexes WHERE indexrelname = 'dense_dead_k';
 SELECT dense_agrees('dense_dead', 'dense_dead_k', 'k');
 
-DROP TABLE dense_time, dense_text, dense_null, dense_dead;
+DROP TABLE dense_time, dense_tick, dense_text, dense_null, dense_dead;
 DROP FUNCTION dense_leaves, dense_agrees;
