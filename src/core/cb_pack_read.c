@@ -251,6 +251,7 @@ static bool __attribute__((noinline))
 cb_pack_read_slope(CbPackReader *reader, uint32_t *pos, uint32_t w)
 {
 	if (CB_PACK_VIEW(reader->code[w]) != CB_PACK_SLOPED ||
+		CB_PACK_WIDTH(reader->code[w]) < CB_PACK_SLOPED_WIDTH ||
 		*pos + CB_PACK_SLOPE_LEN > reader->limit)
 		return false;
 	reader->slope[w] = (uint64_t) (int32_t) cb_pack_load(reader->blob + *pos);

@@ -619,10 +619,13 @@ test_damaged(void)
 		use_damaged(data, len);
 		if (len >= 16)
 		{
-			size_t		left = cb_pack_delete(data, len, ordinals,
-											  pick(ordinals, n, 5), rest);
+			bool		good = cb_pack_check(data, len);
+			int			npicked = pick(ordinals, n, 5);
+			size_t		left = cb_pack_delete(data, len, ordinals, npicked, rest);
 
+			/* what was checked can be shortened without fail */
 			CHECK(left <= len);
+			CHECK(left > 0 || !good || npicked >= cb_pack_count(data));
 			if (left > 0)
 				use_damaged(rest, left);
 		}
