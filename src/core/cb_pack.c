@@ -590,18 +590,14 @@ cb_pack_put_words(CbPackWriter *writer, const CbPackColumns *columns,
 	return true;
 }
 
-/* Writes a body of a BYTES block; first: of the block. */
+/* Writes the content of a body of a BYTES block; first: of the block. */
 static bool
-cb_pack_put_body(CbPackWriter *writer, bool first, const void *body,
-				 uint32_t len)
+cb_pack_put_content(CbPackWriter *writer, bool first, CbPackContent content)
 {
-	CbPackContent content = cb_pack_content(writer->shape->form, body, len);
 	bool		head = writer->shape->form == CB_PACK_FORM_HEAD;
 	uint32_t	shared = 0;
 	uint32_t	rest;
 
-	if (content.len < writer->shape->prefix_len)
-		return false;
 	content.bytes += writer->shape->prefix_len;
 	content.len -= writer->shape->prefix_len;
 	if (!first)
@@ -807,7 +803,10 @@ cb_pack_encode_block(CbPackWriter *writer, const CbPackEntry *entries,
 	}
 	for (uint32_t k = 0; k < n; k++)
 	{
-		if (!cb_pack_put_body(writer, k == 0, entries[k].body, entries[k].len))
+		CbPackContent content = cb_pack_content(writer->shape->form,
+												entries[k].body, entries[k].len);
+
+		if (!cb_pack_put_content(writer, k == 0, content))
 			return false;
 	}
 	return true;
@@ -896,19 +895,31 @@ cb_pack_copy_words(CbPackRest *rest, CbPackWriter *writer, const int *ordinals,
 	return cb_pack_put_words(writer, &columns, n, nwords, &like);
 }
 
-/* The same, bodies coded by prefix: each is compared with the one before. */
+/*
+ * The same, bodies coded by prefix: each is compared with the one before.  The
+ * contents are as long as they were, whatever damage has made of their ends.
+ */
 static bool
 cb_pack_copy_bytes(CbPackRest *rest, CbPackWriter *writer, const int *ordinals,
 				   uint32_t n)
 {
 	uint64_t	bodies[2][CB_PACK_MAX_BODY / 8];
+	CbPackReader *reader = &rest->reader;
 
 	for (uint32_t k = 0; k < n; k++)
 	{
+		unsigned char *body = (unsigned char *) bodies[k % 2];
+		CbPackContent content;
 		CbPackEntry entry;
 
-		if (!cb_pack_read(&rest->reader, ordinals[k], &entry, bodies[k % 2]) ||
-			!cb_pack_put_body(writer, k == 0, entry.body, entry.len))
+		if (!cb_pack_read(reader, ordinals[k], &entry, body))
+			return false;
+		content.len = reader->prefix_len +
+			reader->len[(uint32_t) ordinals[k] - reader->first];
+		content.bytes = body + cb_pack_content_place(writer->shape->form,
+													 content.len);
+		content.head = writer->shape->form == CB_PACK_FORM_HEAD ? body[0] : 0;
+		if (!cb_pack_put_content(writer, k == 0, content))
 			return false;
 	}
 	return true;

@@ -61,7 +61,8 @@ typedef struct CbPackReader
 	uint8_t		tid_bits;
 	uint8_t		nparsed;		/* entries whose pos, shared, len are known */
 	uint32_t	tids;
-	uint32_t	next;			/* where the entry after those begins */
+	uint32_t	next;			/* where the entry after those, or the next
+								 * block, begins */
 	uint64_t	tid_base;		/* what is added to each number of its TIDs */
 	uint64_t	tid_mask;
 	uint64_t	base[CB_PACK_MAX_WORDS];
@@ -85,7 +86,10 @@ typedef struct CbPackReader
 extern size_t cb_pack_encode(const CbPackEntry *entries, int n, void *out,
 							 size_t capacity);
 
-/* Is this a blob of which every entry can be read?  Looks at all of it. */
+/*
+ * Is this a blob of which every entry can be read, and removed?  Looks at all
+ * of it.
+ */
 extern bool cb_pack_check(const void *blob, size_t len);
 
 extern int	cb_pack_count(const void *blob);
@@ -169,7 +173,7 @@ extern void cb_pack_clear_dead(void *blob);
  * Copies the blob without the entries of n ascending ordinals to out, which
  * has room for len bytes, is 8-aligned, and not the blob.  The bytes written,
  * never more than len; kill hints are 0.  0: nothing is left, or the blob is
- * damaged.
+ * damaged and was not checked.
  */
 extern size_t cb_pack_delete(const void *blob, size_t len,
 							 const uint16_t *ordinals, int n, void *out);

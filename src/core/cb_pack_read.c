@@ -303,6 +303,7 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 		if (pos > reader->limit)
 			return false;
 	}
+	reader->next = pos;
 	return true;
 }
 
@@ -661,25 +662,49 @@ cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap, void *out,
 	return (int) n;
 }
 
+/* Have the TIDs of the block at hand heap blocks that there can be? */
+static bool
+cb_pack_check_tids(const CbPackReader *reader)
+{
+	for (uint32_t k = 0; k < reader->nentries; k++)
+	{
+		uint64_t	number = reader->tid_base +
+			cb_pack_get(reader->blob + reader->tids, k, reader->tid_bits,
+						reader->tid_mask);
+
+		if (number >> reader->offset_bits > UINT32_MAX)
+			return false;
+	}
+	return true;
+}
+
 bool
 cb_pack_check(const void *blob, size_t len)
 {
 	CbPackReader reader;
 	uint32_t	start = 0;
+	uint32_t	end;
 
 	if (!cb_pack_open(&reader, blob, len))
 		return false;
+	end = reader.data;
 	for (int b = 0; b < reader.nblocks; b++)
 	{
-		if (cb_pack_directory(&reader)[b].start != start ||
-			!cb_pack_load_block(&reader, start) || reader.first != start)
+		const CbPackBlock *block = &cb_pack_directory(&reader)[b];
+
+		/* blocks that overlapped would take more when they are copied */
+		if (block->start != start || block->data != end ||
+			!cb_pack_load_block(&reader, start) || reader.first != start ||
+			!cb_pack_check_tids(&reader))
 			return false;
 		if (reader.kind == CB_PACK_BYTES &&
 			!cb_pack_parse(&reader, reader.nentries - 1u))
 			return false;
 		start += reader.nentries;
+		end = reader.next;
 	}
-	return start == reader.count;
+	return start == reader.count &&
+		cb_pack_align(end) + CB_PACK_PADDING == len;
 }
 
 /* ----------------------------------------------------------------
