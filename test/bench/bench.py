@@ -38,7 +38,8 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     upsert-100
     reads mixed vacuum-10pct restart logical update
     ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
-    size-uniform size-uuid size-urls size-few size-ascending create-index-5m copy-ascending copy-random-1 copy-random-4
+    size-uniform size-uuid size-urls size-few size-ascending size-timestamps
+    create-index-5m copy-ascending copy-random-1 copy-random-4
     big-copy big-copy-pool128 big-insert1-async big-insert1-sync any-100-big
     churn churn-key""".split()
 
