@@ -97,7 +97,7 @@ SELECT cache_batch_verify('ranges_k', true);
 
 -- mark and restore
 CREATE TABLE ranges_other (k int);
-CREATE INDEX ranges_other_k ON ranges_other USING cachebatch (k) WITH (spill_threshold = 0);
+CREATE INDEX ranges_other_k ON ranges_other USING cachebatch (k) WITH (spill_threshold = 0, pack_leaves = off);
 INSERT INTO ranges_other SELECT i * 10 FROM generate_series(1, 5000) i;
 SELECT cache_batch_flush('ranges_other_k');
 INSERT INTO ranges_other SELECT i * 500 + 2 FROM generate_series(1, 60) i, generate_series(1, 2);
