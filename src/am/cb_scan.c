@@ -343,6 +343,7 @@ cb_am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	int64		ntids = 0;
 
+	so->ahead.whole = true;
 	if (so->bt.numArrayKeys != 0)
 	{
 		if (so->bt.numArrayKeys < 0)

@@ -104,6 +104,23 @@ typedef struct CbScanGroup
 	CbLeafHint	hints[CB_SCAN_GROUP_MAX];
 } CbScanGroup;
 
+/* leaves that are being read in before the scan comes to them */
+typedef struct CbScanAhead
+{
+	bool		whole;			/* will all be read up to the scan's end? */
+	ScanDirection dir;			/* in which the scan goes, if it has a leaf */
+	BlockNumber leaf;			/* the last one that it came to */
+	int			nleaves;		/* so many since it started or turned round */
+	bool		on;				/* are more asked for? */
+	int			max;			/* leaves beyond the scan's, at most ... */
+	int			distance;		/* ... and at present */
+	int			nfound;			/* the last ones asked for were in memory */
+	int			seen;			/* leaves of the list that it has come to */
+	int			asked;			/* those, and the ones asked for */
+	CbAhead    *list;			/* NULL: not needed yet */
+	ScanKey		end_keys;		/* of list's end */
+} CbScanAhead;
+
 /* what the scan has seen of the index's range buffers */
 typedef struct CbScanRanges
 {
@@ -141,6 +158,7 @@ typedef struct CbScanOpaqueData
 	bool		in_range;		/* the window has a range in ranges */
 	CbPlace		pos;			/* where the next window starts */
 	bool		starting;		/* it has had no window yet */
+	CbScanAhead ahead;
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
@@ -161,10 +179,18 @@ typedef CbScanOpaqueData *CbScanOpaque;
 /* cb_scan_keys.c */
 extern bool cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir,
 							  CbCut *cut);
+extern void cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir,
+							ScanKey keys, CbCut *cut);
 
 /* cb_scan_group.c */
 extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir,
 									const CbCut *cut);
+
+/* cb_scan_ahead.c */
+extern int	cb_scan_ahead_max(Relation rel);
+extern void cb_scan_ahead_reset(CbScanAhead *ahead);
+extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
+							   bool missed);
 
 /* cb_window.c */
 extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
@@ -179,6 +205,8 @@ extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
 
 /* cb_window_range.c */
 extern void cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir);
+extern int	cb_window_prefetch_runs(CbScanOpaque so, int first,
+									const CbCut *cut, ScanDirection dir);
 extern void cb_window_forget_ranges(CbScanOpaque so);
 
 /* cb_kill.c */

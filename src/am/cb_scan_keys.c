@@ -113,10 +113,20 @@ cb_scan_choose_keys(BTScanOpaque bt, ScanDirection dir, ScanKey *chosen,
 	return n;
 }
 
-/*
- * Copies a search key, with the 3-way comparison function of the column's
- * type with the key's.
- */
+/* The 3-way comparison of the column's type with the key's, if there is one. */
+static RegProcedure
+cb_scan_order_proc(Relation rel, ScanKey key)
+{
+	int			col = key->sk_attno - 1;
+
+	if (key->sk_subtype == InvalidOid ||
+		key->sk_subtype == rel->rd_opcintype[col])
+		return index_getprocid(rel, key->sk_attno, BTORDER_PROC);
+	return get_opfamily_proc(rel->rd_opfamily[col], rel->rd_opcintype[col],
+							 key->sk_subtype, BTORDER_PROC);
+}
+
+/* Copies a search key, with that comparison. */
 static void
 cb_scan_make_cut_key(Relation rel, ScanKey cut_key, ScanKey key)
 {
@@ -135,8 +145,7 @@ cb_scan_make_cut_key(Relation rel, ScanKey cut_key, ScanKey key)
 		return;
 	}
 
-	proc = get_opfamily_proc(rel->rd_opfamily[col], rel->rd_opcintype[col],
-							 key->sk_subtype, BTORDER_PROC);
+	proc = cb_scan_order_proc(rel, key);
 	if (!RegProcedureIsValid(proc))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
@@ -210,12 +219,12 @@ cb_scan_make_cut_keys(Relation rel, ScanKey *chosen, int nchosen,
 }
 
 /*
- * The cut where a scan in this direction starts; its keys stay in the scan's
- * opaque data.  False if nothing can match.  _bt_preprocess_keys has been
- * called, and found the quals satisfiable.
+ * The cut where a scan in this direction starts, with its keys in cut_keys.
+ * False if nothing can match.
  */
-bool
-cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
+static bool
+cb_scan_make_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
+				 CbCut *cut)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	ScanKey		chosen[INDEX_MAX_KEYS];
@@ -231,14 +240,13 @@ cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
 		return true;
 	}
 
-	n = cb_scan_make_cut_keys(scan->indexRelation, chosen, n, so->start_keys,
-							  &strat);
+	n = cb_scan_make_cut_keys(scan->indexRelation, chosen, n, cut_keys, &strat);
 	if (n < 0)
 		return false;
 
 	cut->kind = CB_CUT_KEYS;
 	cut->nkeys = n;
-	cut->keys = so->start_keys;
+	cut->keys = cut_keys;
 	cut->is_number = so->kd.is_number &&
 		cut->keys[0].sk_func.fn_oid == so->kd.order_proc[0] &&
 		(cut->keys[0].sk_flags & SK_ISNULL) == 0;
@@ -249,4 +257,39 @@ cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
 	else
 		cut->after = (strat != BTLessStrategyNumber);
 	return true;
+}
+
+/*
+ * The cut where a scan in this direction starts; its keys stay in the scan's
+ * opaque data.  False if nothing can match.  _bt_preprocess_keys has been
+ * called, and found the quals satisfiable.
+ */
+bool
+cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
+{
+	return cb_scan_make_cut(scan, dir,
+							((CbScanOpaque) scan->opaque)->start_keys, cut);
+}
+
+/*
+ * The cut where it ends: where one in the other direction would start.  Its
+ * keys are in cut_keys.  Where that one would raise an error, as an operator
+ * family lacks a comparison, the scan ends with the index.
+ */
+void
+cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
+				CbCut *cut)
+{
+	BTScanOpaque bt = &((CbScanOpaque) scan->opaque)->bt;
+	bool		forward = ScanDirectionIsForward(dir);
+	bool		known = true;
+
+	for (int i = 0; i < bt->numberOfKeys; i++)
+		known &= RegProcedureIsValid(cb_scan_order_proc(scan->indexRelation,
+														&bt->keyData[i]));
+	if (known && cb_scan_make_cut(scan, forward ? BackwardScanDirection :
+								  ForwardScanDirection, cut_keys, cut))
+		return;
+	memset(cut, 0, sizeof(CbCut));
+	cut->kind = forward ? CB_CUT_MAX : CB_CUT_MIN;
 }

@@ -31,6 +31,7 @@
 
 #include "am/cb_merge.h"
 #include "base/cb_heat.h"
+#include "executor/instrument.h"
 #include "flush/cb_flush.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -420,23 +421,45 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 
 /* ---------- range buffers as an upper level ---------- */
 
-/* Adds the runs that may have entries beyond the near cut. */
+/* Pages that this backend has read from files. */
+static inline int64
+cb_window_count_reads(void)
+{
+#ifdef CB_TESTPOINTS
+	static int64 n = 0;
+
+	if (cb_test_read_ahead)
+		return n++;
+#endif
+	return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read;
+}
+
+/*
+ * Adds the runs that may have entries beyond the near cut.  When one is not in
+ * memory the others are asked for.
+ */
 static void
 cb_window_open_ranges(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 					  CbPlace *far)
 {
 	CbScanRanges *ranges = so->ranges;
+	ScanDirection dir = (ScanDirection) merge->step;
+	int			asked = 0;
 
 	for (int i = 0; so->in_range && i < ranges->nwanted; i++)
 	{
 		CbSource   *source = &merge->sources[merge->nsources++];
 		CbRunCursor *cursor = ranges->cursors[ranges->wanted[i]];
+		int64		nread = cb_window_count_reads();
 
 		source->kind = CB_SOURCE_SPILLED;
 		source->cursor = cursor;
-		source->cur = cb_run_seek(&so->kd, cursor, &near->cut,
-								  (ScanDirection) merge->step);
+		source->cur = cb_run_seek(&so->kd, cursor, &near->cut, dir);
 		source->end = merge->step > 0 ? cursor->nentries : -1;
+		if (i >= asked && cb_window_count_reads() > nread)
+			asked = cb_window_prefetch_runs(so, i + 1, &near->cut, dir);
+		if (so->ahead.on)
+			cb_run_prefetch_next(&so->kd, cursor, &so->ahead.list->end, dir);
 	}
 }
 
@@ -589,19 +612,22 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 /*
  * Reads the leaf beyond so->pos and sets the window's cuts from it.  in_place:
  * it is left locked, and is not copied; else it is copied, and kept pinned if
- * it has to stay so.
+ * it has to stay so.  Returns whether a page was read from the index's file.
  */
-static void
+static bool
 cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
 	bool		forward = ScanDirectionIsForward(dir);
+	int64		nread = cb_window_count_reads();
+	bool		missed;
 	Buffer		buf;
 	XLogRecPtr	lsn;
 
 	so->descent.want_low = !forward;
 	buf = cb_window_find_leaf(scan, dir);
+	missed = cb_window_count_reads() > nread;
 	lsn = BufferGetLSNAtomic(buf);
 	if (in_place)
 	{
@@ -621,6 +647,7 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 		cb_window_open_leaf(scan->indexRelation, window);
 	window->copied = !in_place;
 	cb_window_set_cuts(so, forward);
+	return missed;
 }
 
 /* ---------- windows ---------- */
@@ -837,6 +864,7 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 {
 	CbMerge		merge;
 	bool		in_place = false;
+	bool		missed = false;
 	bool		more;
 
 #ifdef CB_MUTATE_I2_ORDER
@@ -852,9 +880,12 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 #else
 	cb_window_copy_levels(scan, dir);
 	in_place = cb_window_is_short((CbScanOpaque) scan->opaque, dir);
-	cb_window_read_leaf(scan, dir, in_place);
+	missed = cb_window_read_leaf(scan, dir, in_place);
 	if (!in_place)
+	{
+		cb_scan_read_ahead(scan, dir, missed);
 		CB_TEST_POINT("scan-leaf-read");
+	}
 #endif
 	cb_window_open_merge(scan, &merge, dir);
 	more = cb_window_fill(scan, &merge, dir);
@@ -863,6 +894,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 		cb_tree_check_still_locked(scan->indexRelation,
 								   ((CbScanOpaque) scan->opaque)->cur->buf);
 		cb_window_unlock_leaf(scan);
+		if (more)
+			cb_scan_read_ahead(scan, dir, missed);
 		CB_TEST_POINT("scan-leaf-read");
 	}
 	return more;
@@ -951,6 +984,7 @@ cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
 	so->pos.upper_serial = 0;
 	so->cur->more_left = so->cur->more_right = false;
 	so->starting = true;
+	cb_scan_ahead_reset(&so->ahead);
 	return cb_window_seek(scan, dir);
 }
 

@@ -162,3 +162,22 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 								ranges->nwanted, ranges->state.nentries);
 	CB_TEST_POINT("scan-range-read");
 }
+
+/*
+ * Has the pages read in that the window needs of its runs from the first one
+ * on, and of as many as may be asked for at a time; returns which is the next.
+ */
+int
+cb_window_prefetch_runs(CbScanOpaque so, int first, const CbCut *cut,
+						ScanDirection dir)
+{
+	CbScanRanges *ranges = so->ranges;
+	CbRunCursor *cursors[CB_RANGE_MAX_RUNS];
+	int			next = Min(ranges->nwanted,
+						   first + cb_scan_ahead_max(so->kd.rel));
+
+	for (int i = first; i < next; i++)
+		cursors[i - first] = ranges->cursors[ranges->wanted[i]];
+	cb_run_prefetch(&so->kd, cursors, next - first, cut, dir);
+	return next;
+}

@@ -63,6 +63,7 @@ bool		cb_test_buckets = true;
 int			cb_test_tail = -1;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
+bool		cb_test_read_ahead = false;
 int			cb_test_heat_rate = 0;
 int			cb_test_heat_ahead = 0;
 static char *cb_test_points_string = NULL;
@@ -218,6 +219,12 @@ cb_testpoint_define_guc(void)
 							 "Whether cache_batch_flush() flushes buckets as workers do, and leaves range buffers alone.",
 							 NULL,
 							 &cb_test_spill,
+							 false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("cache_batch.test_read_ahead",
+							 "Whether scans read ahead even if all is in memory.",
+							 NULL,
+							 &cb_test_read_ahead,
 							 false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_heat_rate",

@@ -107,6 +107,7 @@ typedef struct CbRunCursor
 	int			npages;			/* data pages; 0: not known yet */
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	int			at;				/* the one in the copy, -1: none */
+	int			ahead_of;		/* the one whose next was asked for, -1: none */
 	int			nentries;		/* of it */
 	CbLeaf		leaf;
 	PGAlignedBlock copy;
@@ -127,6 +128,17 @@ extern int	cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor,
 
 /* Goes to the next page in the direction.  False: there is none. */
 extern bool cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir);
+
+/*
+ * Has those pages of runs read in that cb_run_seek() will need for the cut, if
+ * nothing has been read of a run.
+ */
+extern void cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors,
+							int n, const CbCut *cut, ScanDirection dir);
+
+/* Has the next page in the direction read in, if a scan to the end needs it. */
+extern void cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
+								 const CbCut *end, ScanDirection dir);
 
 /* Entry i of the page; in *tuple, or in the copy. */
 extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,

@@ -59,6 +59,7 @@ cb_run_open(CbRunCursor *cursor, const CbRunItem *item)
 	cursor->item = *item;
 	cursor->npages = 0;
 	cursor->at = -1;
+	cursor->ahead_of = -1;
 	cursor->nentries = 0;
 }
 
@@ -258,4 +259,57 @@ cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir)
 		return false;
 	cb_run_load(rel, cursor, next);
 	return true;
+}
+
+/* ---------- reading ahead ---------- */
+
+static void
+cb_run_prefetch_page(Relation rel, BlockNumber blkno)
+{
+	if (blkno == InvalidBlockNumber)
+		cb_run_report_corrupt(rel, blkno);
+	(void) PrefetchBuffer(rel, MAIN_FORKNUM, blkno);
+	CB_TEST_POINT("run-read-ahead");
+}
+
+void
+cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
+				const CbCut *cut, ScanDirection dir)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (cursors[i]->at < 0)
+			cb_run_prefetch_page(kd->rel, cursors[i]->item.root);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (cursors[i]->at < 0)
+		{
+			int			at = cb_run_route(kd, cursors[i], cut, dir);
+
+			cb_run_prefetch_page(kd->rel, cursors[i]->pages[at]);
+		}
+	}
+}
+
+void
+cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
+					 const CbCut *end, ScanDirection dir)
+{
+	bool		forward = ScanDirectionIsForward(dir);
+	int			next = cursor->at + (forward ? 1 : -1);
+	CbLeafTuple tuple;
+	int			cmp;
+
+	if (cursor->at == cursor->ahead_of)
+		return;
+	cursor->ahead_of = cursor->at;
+	if (next < 0 || next >= cursor->npages)
+		return;
+	cmp = cb_key_compare_cut(kd, end,
+							 cb_run_entry(kd->rel, cursor,
+										  forward ? cursor->nentries - 1 : 0,
+										  &tuple));
+	if (forward ? cmp < 0 : cmp > 0)
+		cb_run_prefetch_page(kd->rel, cursor->pages[next]);
 }

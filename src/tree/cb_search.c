@@ -365,14 +365,15 @@ cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 }
 
 /*
- * Descend for reading.  Returns the leaf, pinned and share-locked, that holds
- * the first position right of the cut (forward) or the last one left of it
- * (backward).  descent may be NULL; its low is set if want_low, and its path
- * filled in if there is one.  Holds no other lock at any time.
+ * Descend for reading.  Returns the page of the target level, or the root if
+ * that is lower, pinned and share-locked, that holds the first position right
+ * of the cut (forward) or the last one left of it (backward).  descent may be
+ * NULL; its low is set if want_low, and its path filled in if there is one.
+ * Holds no other lock at any time.
  */
 Buffer
-cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
-				Snapshot snapshot, CbDescent *descent)
+cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+				   int target_level, Snapshot snapshot, CbDescent *descent)
 {
 	int			level;
 	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
@@ -388,11 +389,19 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 								   snapshot, false, descent);
 		if (descent && descent->path)
 			cb_search_note_page(kd->rel, descent->path, buf, level);
-		if (level == 0)
+		if (level <= target_level)
 			return buf;
 		buf = cb_search_step_down(kd, cut, dir, buf, descent);
 		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, --level, snapshot);
 	}
+}
+
+/* The same, to a leaf. */
+Buffer
+cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+				Snapshot snapshot, CbDescent *descent)
+{
+	return cb_tree_descend_to(kd, cut, dir, 0, snapshot, descent);
 }
 
 /*
@@ -437,8 +446,8 @@ cb_search_is_in(Relation rel, BlockNumber blkno, Buffer buf)
  * sets where they are.  What is waited for is asked for beforehand: the slots,
  * then the buffers' descriptors and the pages' headers.
  */
-static void
-cb_search_prefetch(Relation rel, CbLeafHint *hints, int n)
+void
+cb_tree_prefetch(Relation rel, CbLeafHint *hints, int n)
 {
 	for (int i = 0; i < n; i++)
 		cb_recent_prefetch(rel, hints[i].blkno);
@@ -540,7 +549,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 										 buf, snapshot, hints + i);
 			buf = InvalidBuffer;
 		}
-		cb_search_prefetch(kd->rel, hints, n);
+		cb_tree_prefetch(kd->rel, hints, n);
 	}
 }
 

@@ -117,11 +117,15 @@ extern void cb_tree_read_meta(Relation rel, Snapshot snapshot,
 extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
 							  ScanDirection dir, Snapshot snapshot,
 							  CbDescent *descent);
+extern Buffer cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut,
+								 ScanDirection dir, int target_level,
+								 Snapshot snapshot, CbDescent *descent);
 extern Buffer cb_tree_read_leaf(Relation rel, const CbLeafHint *hint,
 								Snapshot snapshot);
 extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 								const Datum *values, int n, Snapshot snapshot,
 								CbLeafHint *hints);
+extern void cb_tree_prefetch(Relation rel, CbLeafHint *hints, int n);
 extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
 extern void cb_tree_report_damaged(Relation rel, Page page) pg_attribute_noreturn();
@@ -134,6 +138,29 @@ extern IndexTuple cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup);
 extern IndexTuple cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup);
 extern int64 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low,
 								  IndexTuple high, int64 max);
+
+/* cb_ahead.c */
+
+#define CB_AHEAD_MAX	1024
+
+/*
+ * The leaves that a scan will come to, in its order.  Hints, as the page above
+ * them told: they may have been split since, or have left the tree.
+ */
+typedef struct CbAhead
+{
+	ScanDirection dir;
+	CbCut		end;			/* where the scan ends */
+	CbCut		at;				/* how far the list goes */
+	PGAlignedBlock tuple;		/* of at */
+	bool		done;			/* that is the scan's end */
+	int			n;
+	CbLeafHint	leaves[CB_AHEAD_MAX];
+} CbAhead;
+
+extern void cb_tree_ahead_begin(const CbKeyDesc *kd, CbAhead *ahead,
+								IndexTuple from);
+extern void cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead);
 
 /* cb_alloc.c */
 extern Buffer cb_tree_alloc_page(Relation rel);

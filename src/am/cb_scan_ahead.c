@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_scan_ahead.c
+ *	  Reading ahead of a scan that goes from leaf to leaf.
+ *
+ * A scan that has had to wait for a leaf's file looks up which leaves come next
+ * (tree/cb_ahead.c), and has some of them read in at a time: as many as
+ * effective_io_concurrency says, by and by, as a scan may be ended at any time
+ * by who has asked for it.  One for a bitmap may not, so it begins with all of
+ * them, and at its first leaf; others at their second one.  A scan that finds
+ * its leaves in memory does nothing but to notice that.
+ *
+ * All that is known here are hints, so nothing is checked: a page that is
+ * asked for in vain costs its reading.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_scan.h"
+#include "base/cb_base.h"
+#include "utils/rel.h"
+#include "utils/spccache.h"
+
+/* after so many in a row that were in memory no more are asked for */
+#define CB_SCAN_AHEAD_FOUND	16
+
+/* leaves that an ordered scan has read before it reads ahead */
+#define CB_SCAN_AHEAD_MIN	2
+
+/* Pages that a scan may ask for before it needs them; 0: none. */
+int
+cb_scan_ahead_max(Relation rel)
+{
+	return Min(get_tablespace_io_concurrency(rel->rd_rel->reltablespace),
+			   CB_AHEAD_MAX / 2);
+}
+
+/* A primitive scan starts, or turns round. */
+void
+cb_scan_ahead_reset(CbScanAhead *ahead)
+{
+	ahead->dir = NoMovementScanDirection;
+	ahead->leaf = InvalidBlockNumber;
+	ahead->nleaves = 0;
+	ahead->on = false;
+	ahead->seen = ahead->asked = 0;
+	if (ahead->list != NULL)
+		ahead->list->n = 0;
+}
+
+/*
+ * Takes note that the scan has come to its leaf.  Returns whether that is in
+ * the list; *asked: and was asked for.
+ */
+static bool
+cb_scan_ahead_pass(CbScanAhead *ahead, bool *asked)
+{
+	CbAhead    *list = ahead->list;
+
+	*asked = false;
+	for (int i = ahead->seen; list != NULL && i < list->n; i++)
+	{
+		if (list->leaves[i].blkno != ahead->leaf)
+			continue;
+		*asked = i < ahead->asked;
+		ahead->seen = i + 1;
+		ahead->asked = Max(ahead->asked, ahead->seen);
+		return true;
+	}
+	return false;
+}
+
+/* Begins the list of leaves beyond the scan's window. */
+static void
+cb_scan_ahead_begin_list(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbScanAhead *ahead = &so->ahead;
+	CbAhead    *list = ahead->list;
+	const CbCut *from;
+
+	if (list == NULL)
+	{
+		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) * INDEX_MAX_KEYS);
+		list = ahead->list = MemoryContextAlloc(so->cxt, sizeof(CbAhead));
+	}
+	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.cut : &so->cur->lo.cut;
+	list->dir = ahead->dir;
+	cb_scan_end_cut(scan, ahead->dir, ahead->end_keys, &list->end);
+	cb_tree_ahead_begin(&so->kd, list, from->kind == CB_CUT_TUPLE ? from->tuple : NULL);
+	ahead->seen = ahead->asked = 0;
+}
+
+/* Extends the list; what the scan is past is dropped. */
+static void
+cb_scan_ahead_extend_list(CbScanOpaque so)
+{
+	CbScanAhead *ahead = &so->ahead;
+	CbAhead    *list = ahead->list;
+
+	list->n -= ahead->seen;
+	memmove(list->leaves, list->leaves + ahead->seen, list->n * sizeof(CbLeafHint));
+	ahead->asked -= ahead->seen;
+	ahead->seen = 0;
+	cb_tree_ahead_extend(&so->kd, list);
+}
+
+/* Asks for the leaves that the scan comes to within the distance. */
+static void
+cb_scan_ahead_ask(CbScanOpaque so)
+{
+	CbScanAhead *ahead = &so->ahead;
+	CbAhead    *list = ahead->list;
+	int			goal;
+
+	if (ahead->seen + ahead->distance > list->n && !list->done)
+		cb_scan_ahead_extend_list(so);
+	goal = Min(ahead->seen + ahead->distance, list->n);
+	if (goal > ahead->asked)
+		cb_tree_prefetch(so->kd.rel, list->leaves + ahead->asked, goal - ahead->asked);
+	for (; ahead->asked < goal; ahead->asked++)
+	{
+		if (BufferIsValid(list->leaves[ahead->asked].buf))
+			ahead->nfound++;
+		else
+		{
+			ahead->nfound = 0;
+			CB_TEST_POINT("scan-read-ahead");
+		}
+	}
+	ahead->distance = Min(2 * ahead->distance, ahead->max);
+	ahead->on = ahead->nfound < CB_SCAN_AHEAD_FOUND;
+}
+
+/*
+ * The scan has read its window's leaf in this direction, and holds no lock.
+ * missed: the leaf was not in memory.
+ */
+void
+cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir, bool missed)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbScanAhead *ahead = &so->ahead;
+	bool		listed;
+	bool		asked;
+
+	if (ahead->dir != dir)
+	{
+		cb_scan_ahead_reset(ahead);
+		ahead->dir = dir;
+	}
+	if (ahead->leaf == so->cur->leaf.blkno)
+		return;
+	ahead->leaf = so->cur->leaf.blkno;
+	ahead->nleaves++;
+	listed = cb_scan_ahead_pass(ahead, &asked);
+	if (missed && !asked && (ahead->whole || ahead->nleaves >= CB_SCAN_AHEAD_MIN))
+	{
+		ahead->max = cb_scan_ahead_max(scan->indexRelation);
+		if (ahead->max == 0)
+			return;
+		if (!listed)
+			cb_scan_ahead_begin_list(scan);
+		if (!ahead->on)
+			ahead->distance = ahead->whole ? ahead->max : 1;
+		ahead->on = true;
+		ahead->nfound = 0;
+	}
+	if (ahead->on)
+		cb_scan_ahead_ask(so);
+}
