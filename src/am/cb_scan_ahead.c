@@ -90,6 +90,8 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 	cb_scan_end_cut(scan, ahead->dir, ahead->end_keys, &list->end);
 	cb_tree_ahead_begin(&so->kd, list, from->kind == CB_CUT_TUPLE ? from->tuple : NULL);
 	ahead->seen = ahead->asked = 0;
+	if (!list->done)
+		cb_tree_ahead_extend(&so->kd, list);
 }
 
 /* Extends the list; what the scan is past is dropped. */
@@ -121,13 +123,9 @@ cb_scan_ahead_ask(CbScanOpaque so)
 		cb_tree_prefetch(so->kd.rel, list->leaves + ahead->asked, goal - ahead->asked);
 	for (; ahead->asked < goal; ahead->asked++)
 	{
-		if (BufferIsValid(list->leaves[ahead->asked].buf))
-			ahead->nfound++;
-		else
-		{
-			ahead->nfound = 0;
-			CB_TEST_POINT("scan-read-ahead");
-		}
+		ahead->nfound = BufferIsValid(list->leaves[ahead->asked].buf) ?
+			ahead->nfound + 1 : 0;
+		CB_TEST_POINT("scan-read-ahead");
 	}
 	ahead->distance = Min(2 * ahead->distance, ahead->max);
 	ahead->on = ahead->nfound < CB_SCAN_AHEAD_FOUND;
@@ -161,7 +159,11 @@ cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir, bool missed)
 		if (ahead->max == 0)
 			return;
 		if (!listed)
+		{
+			/* the leaf is in it if the window ends before the leaf does */
 			cb_scan_ahead_begin_list(scan);
+			(void) cb_scan_ahead_pass(ahead, &asked);
+		}
 		if (!ahead->on)
 			ahead->distance = ahead->whole ? ahead->max : 1;
 		ahead->on = true;

@@ -269,7 +269,6 @@ cb_run_prefetch_page(Relation rel, BlockNumber blkno)
 	if (blkno == InvalidBlockNumber)
 		cb_run_report_corrupt(rel, blkno);
 	(void) PrefetchBuffer(rel, MAIN_FORKNUM, blkno);
-	CB_TEST_POINT("run-read-ahead");
 }
 
 void
@@ -288,6 +287,7 @@ cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
 			int			at = cb_run_route(kd, cursors[i], cut, dir);
 
 			cb_run_prefetch_page(kd->rel, cursors[i]->pages[at]);
+			CB_TEST_POINT("run-read-ahead");
 		}
 	}
 }
@@ -310,6 +310,8 @@ cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
 							 cb_run_entry(kd->rel, cursor,
 										  forward ? cursor->nentries - 1 : 0,
 										  &tuple));
-	if (forward ? cmp < 0 : cmp > 0)
-		cb_run_prefetch_page(kd->rel, cursor->pages[next]);
+	if (forward ? cmp > 0 : cmp <= 0)
+		return;
+	cb_run_prefetch_page(kd->rel, cursor->pages[next]);
+	CB_TEST_POINT("run-read-next");
 }

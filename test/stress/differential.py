@@ -128,6 +128,7 @@ class Test:
                 settings["cache_batch.spill_target"] = (100, 1000, 8)[self.seed % 3]
             if args.tail is not None:
                 settings["cache_batch.test_tail"] = args.tail
+                settings["cache_batch.test_read_ahead"] = "on"
             if args.run_min is not None:
                 settings["cache_batch.test_run_min"] = args.run_min
         return settings
