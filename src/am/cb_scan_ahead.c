@@ -108,6 +108,26 @@ cb_scan_ahead_extend_list(CbScanOpaque so)
 	cb_tree_ahead_extend(&so->kd, list);
 }
 
+/*
+ * Asks for a leaf of the list.  One that is the third in a row of blocks is left
+ * to the kernel, which reads ahead in larger pieces where a file is read so.
+ */
+static void
+cb_scan_ahead_ask_leaf(CbScanOpaque so, CbLeafHint *leaf)
+{
+	CbScanAhead *ahead = &so->ahead;
+
+	CB_TEST_POINT("scan-read-ahead");
+	if (leaf - ahead->list->leaves >= 2 &&
+		leaf[-1].blkno == leaf->blkno - 1 && leaf[-2].blkno == leaf->blkno - 2)
+	{
+		CB_TEST_POINT("scan-read-sequential");
+		return;
+	}
+	cb_tree_prefetch(so->kd.rel, leaf, 1);
+	ahead->nfound = BufferIsValid(leaf->buf) ? ahead->nfound + 1 : 0;
+}
+
 /* Asks for the leaves that the scan comes to within the distance. */
 static void
 cb_scan_ahead_ask(CbScanOpaque so)
@@ -119,14 +139,8 @@ cb_scan_ahead_ask(CbScanOpaque so)
 	if (ahead->seen + ahead->distance > list->n && !list->done)
 		cb_scan_ahead_extend_list(so);
 	goal = Min(ahead->seen + ahead->distance, list->n);
-	if (goal > ahead->asked)
-		cb_tree_prefetch(so->kd.rel, list->leaves + ahead->asked, goal - ahead->asked);
 	for (; ahead->asked < goal; ahead->asked++)
-	{
-		ahead->nfound = BufferIsValid(list->leaves[ahead->asked].buf) ?
-			ahead->nfound + 1 : 0;
-		CB_TEST_POINT("scan-read-ahead");
-	}
+		cb_scan_ahead_ask_leaf(so, &list->leaves[ahead->asked]);
 	ahead->distance = Min(2 * ahead->distance, ahead->max);
 	ahead->on = ahead->nfound < CB_SCAN_AHEAD_FOUND;
 }

@@ -4,10 +4,9 @@
  *	  Which leaves a scan comes to next.
  *
  * The downlinks of one level-1 page at a time say so, without a visit of the
- * leaves.  They are hints: when they are used a leaf may have been split, or be
- * deleted, or even be another page, since nobody waits for who has a list of
- * them.  So they serve to have pages read in before they are waited for, and
- * not to find what is in them: a scan goes by right links and by descents.
+ * leaves.  They are hints: when they are used a leaf may have been split, or have
+ * left the tree.  So they serve to have pages read in before they are waited for,
+ * and not to find what is in them: a scan goes by right links and by descents.
  *
  *-------------------------------------------------------------------------
  */
