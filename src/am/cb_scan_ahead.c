@@ -109,17 +109,17 @@ cb_scan_ahead_extend_list(CbScanOpaque so)
 }
 
 /*
- * Asks for a leaf of the list.  One that is the third in a row of blocks is left
- * to the kernel, which reads ahead in larger pieces where a file is read so.
+ * Asks for a leaf of the list.  One that stands in the file behind the leaf before
+ * it is left to the kernel, which reads ahead in larger pieces there.
  */
 static void
 cb_scan_ahead_ask_leaf(CbScanOpaque so, CbLeafHint *leaf)
 {
 	CbScanAhead *ahead = &so->ahead;
+	BlockNumber before = leaf > ahead->list->leaves ? leaf[-1].blkno : ahead->leaf;
 
 	CB_TEST_POINT("scan-read-ahead");
-	if (leaf - ahead->list->leaves >= 2 &&
-		leaf[-1].blkno == leaf->blkno - 1 && leaf[-2].blkno == leaf->blkno - 2)
+	if (leaf->blkno == before + 1)
 	{
 		CB_TEST_POINT("scan-read-sequential");
 		return;
