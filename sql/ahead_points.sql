@@ -152,7 +152,7 @@ INSERT INTO ahead SELECT i * 2, 11 FROM generate_series(1, 3000) i;
 SELECT cache_batch_flush('ahead_a');
 INSERT INTO ahead SELECT i * 3, 12 FROM generate_series(1, 3000) i;
 SELECT cache_batch_flush('ahead_a');
-SELECT sum(runs) FROM cache_batch_ranges('ahead_a');
+SELECT sum(runs) > 1 AS several FROM cache_batch_ranges('ahead_a');
 SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a');
 SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a < 7000 ORDER BY a DESC');
 SELECT * FROM ask('bitmap', 'SELECT a FROM ahead WHERE a BETWEEN 1000 AND 4100');
