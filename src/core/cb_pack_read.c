@@ -279,7 +279,9 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 			reader->base[w] = 0;
 			continue;
 		}
-		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH)
+		/* slopes may have taken the room of this one */
+		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH ||
+			pos + 8 > reader->limit)
 			return false;
 		reader->base[w] = cb_pack_load(reader->blob + pos);
 		pos += 8;

@@ -661,6 +661,38 @@ test_damaged_prefix(void)
 	free(rest);
 }
 
+/* Slopes where there were none leave no room for the bases behind them. */
+static void
+test_damaged_slopes(void)
+{
+	uint64_t	body[CB_PACK_MAX_WORDS];
+	CbPackEntry entries[8];
+	unsigned char *data;
+	unsigned char *bases;
+	size_t		len;
+
+	for (int w = 0; w < CB_PACK_MAX_WORDS; w++)
+		body[w] = unit_random(&seed);
+	for (int i = 0; i < 8; i++)
+		entries[i] = (CbPackEntry) {body, sizeof(body), 0, 1};
+	len = cb_pack_encode(entries, 8, blob, CAPACITY);
+	data = malloc(len);
+	memcpy(data, blob, len);
+
+	/* all are alike: what stands behind the codes is the body */
+	bases = data + CB_PACK_MAX_WORDS;
+	while (bases + sizeof(body) < data + len &&
+		   memcmp(bases, body, sizeof(body)) != 0)
+		bases++;
+	if (CHECK(bases + sizeof(body) < data + len))
+	{
+		memset(bases - CB_PACK_MAX_WORDS, 3 << 6 | 8, 5);
+		CHECK(!cb_pack_check(data, len));
+		use_damaged(data, len);
+	}
+	free(data);
+}
+
 /* Random bytes behind a header that is right. */
 static void
 test_garbage(void)
@@ -732,6 +764,7 @@ main(void)
 	unit_run("pack: numbers found", test_numbers);
 	unit_run("pack: damaged blobs", test_damaged);
 	unit_run("pack: a damaged prefix", test_damaged_prefix);
+	unit_run("pack: damaged slopes", test_damaged_slopes);
 	unit_run("pack: random bytes", test_garbage);
 	free(set.space);
 	return unit_status;
