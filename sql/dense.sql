@@ -126,6 +126,27 @@ INSERT INTO dense_null SELECT i % 3 - 1, nullif(i % 2, 1) FROM generate_series(1
 SELECT (cache_batch_flush('dense_null_k'), cache_batch_flush('dense_null_o')) IS NOT NULL AS flushed;
 SELECT dense_agrees('dense_null', 'dense_null_k', 'k, n'), dense_agrees('dense_null', 'dense_null_o', 'k');
 
+-- new entries that spoil the coding of all others while there are few of them:
+-- together they would be too many for one split, so the leaf is cut as it is
+CREATE TABLE dense_wide (k bigint, a uuid, b uuid, c uuid) WITH (autovacuum_enabled = off);
+INSERT INTO dense_wide SELECT i * 10, md5('a')::uuid, md5('b')::uuid, md5('c')::uuid FROM generate_series(1, 4000) i;
+CREATE INDEX dense_wide_k ON dense_wide USING cachebatch (k) INCLUDE (a, b, c) WITH (fillfactor = 75);
+CREATE INDEX dense_wide_p ON dense_wide USING cachebatch (k) INCLUDE (a, b, c) WITH (fillfactor = 75) WHERE k <= 18500;
+SELECT leaves, most > 1800 AS most FROM dense_leaves('dense_wide_k');
+SELECT leaves, most > 1800 AS most FROM dense_leaves('dense_wide_p');
+INSERT INTO dense_wide SELECT i * 640 + 5, md5('a' || i)::uuid, md5('b' || i)::uuid, md5('c' || i)::uuid FROM generate_series(1, 28) i;
+SELECT (cache_batch_flush('dense_wide_k'), cache_batch_flush('dense_wide_p')) IS NOT NULL AS flushed;
+SELECT leaves, most > 1800 AS most FROM dense_leaves('dense_wide_p');
+INSERT INTO dense_wide SELECT i * 1000 + 7, md5('d' || i)::uuid, md5('e' || i)::uuid, md5('f' || i)::uuid FROM generate_series(1, 10) i;
+SELECT (cache_batch_flush('dense_wide_k'), cache_batch_flush('dense_wide_p')) IS NOT NULL AS flushed;
+SELECT leaves FROM dense_leaves('dense_wide_p');
+SELECT dense_agrees('dense_wide', 'dense_wide_k', 'k');
+SELECT cache_batch_verify('dense_wide_p', true);
+INSERT INTO dense_wide SELECT i * 41 + 3, md5('g' || i)::uuid, md5('h' || i)::uuid, md5('i' || i)::uuid FROM generate_series(1, 400) i;
+SELECT (cache_batch_flush('dense_wide_k'), cache_batch_flush('dense_wide_p')) IS NOT NULL AS flushed;
+SELECT dense_agrees('dense_wide', 'dense_wide_k', 'k');
+SELECT cache_batch_verify('dense_wide_p', true);
+
 -- what a scan finds dead, far behind in its leaf, makes room for new ones
 CREATE TABLE dense_dead (k bigint) WITH (autovacuum_enabled = off);
 INSERT INTO dense_dead SELECT i * 4 FROM generate_series(1, 3500) i;
@@ -144,5 +165,5 @@ SELECT cache_batch_flush('dense_dead_k') IS NOT NULL AS flushed;
 SELECT dropped > 300 AS dropped FROM cache_batch_stat_indexes WHERE indexrelname = 'dense_dead_k';
 SELECT dense_agrees('dense_dead', 'dense_dead_k', 'k');
 
-DROP TABLE dense_time, dense_tick, dense_text, dense_null, dense_dead;
+DROP TABLE dense_time, dense_tick, dense_text, dense_null, dense_wide, dense_dead;
 DROP FUNCTION dense_leaves, dense_agrees;

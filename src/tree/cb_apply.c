@@ -306,8 +306,8 @@ cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
 
 /*
  * Apply what belongs to the leaf of the first n entries.  Releases buf.
- * Returns how many entries were dealt with; *moved tells whether bounds of
- * leaves changed.
+ * Returns how many entries were dealt with, 0 if the leaf had to be cut first;
+ * *moved tells whether bounds of leaves changed.
  */
 static int
 cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
@@ -350,10 +350,16 @@ cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
 		if (cb_apply_by_rewriting(kd, buf, &batch, stats, moved))
 			break;
 
-		/* with fewer, then */
+		/* with fewer, then; or the leaf by itself first, as it is */
 		if (placed == 1)
-			elog(ERROR, "cache_batch: no way to split leaf %u of index \"%s\"",
-				 BufferGetBlockNumber(buf), RelationGetRelationName(kd->rel));
+		{
+			if (!cb_tree_split_as_is(kd, buf))
+				elog(ERROR, "cache_batch: no way to split leaf %u of index \"%s\"",
+					 BufferGetBlockNumber(buf), RelationGetRelationName(kd->rel));
+			stats->visits++;
+			stats->splits++;
+			return 0;
+		}
 		limit = batch.len / 2;
 	}
 

@@ -11,6 +11,10 @@
  * an error or a crash in between, the pages are reached by their right links,
  * and the next writer that comes by inserts the missing downlink.
  *
+ * If that is too few for a packed leaf and an entry to come, as what is in its
+ * tail spoils the coding of all once they are packed together, the leaf is cut
+ * in two as it is, base and tail (cb_tree_split_as_is).
+ *
  * Locks: the pages of the split stay exclusively locked until their parent
  * has been told; parents are locked after children, the metapage last.  All
  * pages that get a cycle id are locked when it is read, so that a VACUUM that
@@ -734,6 +738,33 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 }
 
 /*
+ * Installs the images, and tells the parent.  Releases bufs, the pages of the
+ * parts, and child_bufs.
+ */
+static void
+cb_split_carry_out(const CbKeyDesc *kd, CbSplitPlan *plan, Buffer *bufs,
+				   PGAlignedBlock *images, Buffer *child_bufs, int nchildren)
+{
+	CbMissing	missing;
+
+	cb_split_install(kd->rel, bufs, images, plan->nparts, child_bufs, nchildren);
+	for (int i = 1; i < plan->nparts; i++)
+		cb_heat_inherit(kd->rel, BufferGetBlockNumber(bufs[i]),
+						BufferGetBlockNumber(bufs[0]));
+	cb_split_release(child_bufs, nchildren);
+
+	missing.n = plan->nparts - 1;
+	for (int i = 0; i < missing.n; i++)
+	{
+		missing.bufs[i] = bufs[i];
+		missing.downlinks[i] = cb_key_make_downlink(plan->hikey[i],
+													BufferGetBlockNumber(bufs[i + 1]));
+	}
+	UnlockReleaseBuffer(bufs[missing.n]);
+	cb_split_insert_downlinks(kd, &missing);
+}
+
+/*
  * Split a page into as many as its new contents need, and tell the parent.
  *
  * items: the contents to be, in order, without high key; they must not point
@@ -752,7 +783,6 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	PGAlignedBlock *images = palloc(sizeof(PGAlignedBlock) * CB_MAX_PARTS);
 	Buffer		bufs[CB_MAX_PARTS];
 	CbSplitPlan plan;
-	CbMissing	missing;
 	BTCycleId	cycleid;
 
 	Assert(!CbPageHasIncompleteSplit(page));
@@ -773,22 +803,112 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	cycleid = 0;
 #endif
 	cb_split_build_all(&plan, items, bufs, images, cycleid);
-	cb_split_install(kd->rel, bufs, images, plan.nparts, child_bufs, nchildren);
+	cb_split_carry_out(kd, &plan, bufs, images, child_bufs, nchildren);
 	pfree(images);
-	for (int i = 1; i < plan.nparts; i++)
-		cb_heat_inherit(kd->rel, BufferGetBlockNumber(bufs[i]),
-						BufferGetBlockNumber(buf));
-	cb_split_release(child_bufs, nchildren);
+	return true;
+}
 
-	missing.n = plan.nparts - 1;
-	for (int i = 0; i < missing.n; i++)
+/* ---------- cutting a leaf as it is ---------- */
+
+/*
+ * Makes the left or the right half of a packed leaf: what the other one has
+ * is removed.  That cannot fail, as the base was checked (U13).
+ */
+static void
+cb_split_make_half(Page page, int ordinal, OffsetNumber off, bool left,
+				   Page image)
+{
+	OffsetNumber end = PageGetMaxOffsetNumber(page) + 1;
+	CbDeletable gone = {0};
+	CbLeaf		leaf;
+
+	(void) cb_leaf_open(&leaf, page);
+	for (int i = left ? ordinal : 0; i < (left ? leaf.nbase : ordinal); i++)
+		gone.ordinals[gone.nordinals++] = i;
+	for (OffsetNumber i = left ? off : CbPageFirstPlain(page);
+		 i < (left ? end : off); i++)
+		gone.offsets[gone.noffsets++] = i;
+	memcpy(image, page, BLCKSZ);
+	cb_leaf_delete(image, gone.ordinals, gone.nordinals, gone.offsets,
+				   gone.noffsets);
+}
+
+/* Gives the left half its high key; false: no room. */
+static bool
+cb_split_set_hikey(Page image, IndexTuple hikey)
+{
+	if (!CbPageIsRightmost(image))
+		return PageIndexTupleOverwrite(image, CB_HIKEY, (Item) hikey,
+									   IndexTupleSize(hikey));
+	return PageAddItem(image, (Item) hikey, IndexTupleSize(hikey), CB_HIKEY,
+					   false, false) != InvalidOffsetNumber;
+}
+
+/* Finds the place before which the leaf is cut, and the separator. */
+static IndexTuple
+cb_split_find_half(const CbKeyDesc *kd, Page page, CbLeaf *leaf,
+				   OffsetNumber *off)
+{
+	CbLeafTuple tuples[2];
+	IndexTuple	before = cb_leaf_read(leaf, leaf->nbase / 2 - 1, &tuples[0]);
+	IndexTuple	next = cb_leaf_read(leaf, leaf->nbase / 2, &tuples[1]);
+
+	if (before == NULL || next == NULL)
+		cb_tree_report_damaged(kd->rel, page);
+	for (*off = CbPageFirstPlain(page); *off <= PageGetMaxOffsetNumber(page); (*off)++)
 	{
-		missing.bufs[i] = bufs[i];
-		missing.downlinks[i] = cb_key_make_downlink(plan.hikey[i],
-													BufferGetBlockNumber(bufs[i + 1]));
+		IndexTuple	itup = CbPageGetTuple(page, *off);
+
+		if (cb_key_compare(kd, itup, next) >= 0)
+			break;
+		if (cb_key_compare(kd, before, itup) < 0)
+			before = itup;
 	}
-	UnlockReleaseBuffer(bufs[missing.n]);
-	cb_split_insert_downlinks(kd, &missing);
+	return cb_key_make_separator(kd, before, next);
+}
+
+/*
+ * Cut a packed leaf in the middle of its base, each half with its part of the
+ * tail, which stays one: the last resort where base and tail together would
+ * take more pages than one split makes.  False: there is no base to cut, or no
+ * room for the separator; nothing has changed.  Locks as for cb_tree_split().
+ */
+bool
+cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
+{
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+	PGAlignedBlock images[2];
+	Page		left = (Page) images[0].data;
+	Page		right = (Page) images[1].data;
+	CbSplitPlan plan = {.nparts = 2};
+	Buffer		bufs[CB_MAX_PARTS] = {buf};
+	OffsetNumber off;
+	CbLeaf		leaf;
+
+#ifdef CB_MUTATE_C4_ASIS
+	return false;
+#endif
+	memcpy(page, BufferGetPage(buf), BLCKSZ);
+	Assert(!CbPageHasIncompleteSplit(page));
+	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
+		cb_tree_report_damaged(kd->rel, page);
+	if (leaf.nbase < 2)
+		return false;
+	plan.hikey[0] = cb_split_find_half(kd, page, &leaf, &off);
+	cb_tree_check_still_locked(kd->rel, buf);
+	cb_split_make_half(page, leaf.nbase / 2, off, true, left);
+	cb_split_make_half(page, leaf.nbase / 2, off, false, right);
+	if (!cb_split_set_hikey(left, plan.hikey[0]))
+		return false;
+
+	bufs[1] = cb_tree_alloc_page(kd->rel);
+	CbPageGetOpaque(left)->next = BufferGetBlockNumber(bufs[1]);
+	CbPageGetOpaque(left)->flags |= CBP_INCOMPLETE_SPLIT;
+	CbPageGetOpaque(right)->flags &= ~CBP_ROOT;
+	CbPageGetOpaque(left)->cycleid = CbPageGetOpaque(right)->cycleid =
+		_bt_vacuum_cycleid(kd->rel);
+	cb_split_carry_out(kd, &plan, bufs, images, NULL, 0);
 	return true;
 }
 

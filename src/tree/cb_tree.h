@@ -296,6 +296,7 @@ extern bool cb_tree_build_page(Page page, uint16 flags, uint16 level,
 extern bool cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items,
 						  int nitems, Buffer *child_bufs, int nchildren,
 						  bool at_end);
+extern bool cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf);
 extern void cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf);
 extern void cb_redo_split(XLogReaderState *record);
 extern void cb_redo_newroot(XLogReaderState *record);
