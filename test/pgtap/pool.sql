@@ -8,7 +8,7 @@ CREATE EXTENSION IF NOT EXISTS cache_batch;
 CREATE TABLE pool (k int);
 INSERT INTO pool SELECT i FROM generate_series(1, 20000) i;
 CREATE INDEX pool_k ON pool USING cachebatch (k);
-INSERT INTO pool SELECT i * 7919 % 20000 FROM generate_series(1, 600) i;
+INSERT INTO pool SELECT i * 7919 % 20000 FROM generate_series(1, 150) i;
 
 BEGIN;
 SELECT no_plan();
@@ -25,7 +25,7 @@ FROM cache_batch_stat_pool, pg_settings s WHERE s.name = 'cache_batch.pool_size'
 SELECT is((SELECT count(*) FROM cache_batch_stat_buckets
 		   WHERE indexrelid = 'pool_k'::regclass AND relname = 'pool'),
 		  1::bigint, 'the index has buckets');
-SELECT ok(b.buckets >= 1 AND b.entries <= 600
+SELECT ok(b.buckets >= 1 AND b.entries <= 150
 		  AND (b.entries > 0) = (b.chunks > 0)
 		  AND (b.entries > 0) = (b.oldest_age IS NOT NULL)
 		  AND b.bytes >= b.entries * 16 AND b.journal_bytes >= 0
