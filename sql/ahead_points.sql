@@ -144,7 +144,7 @@ VACUUM (INDEX_CLEANUP ON) ahead;
 SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a DESC');
 SELECT cache_batch_verify('ahead_a');
 
--- runs of range buffers
+-- runs of range buffers; where windows end depends on the pool, so on earlier tests
 SET cache_batch.test_spill = on;
 SET cache_batch.test_run_min = 1;
 ALTER INDEX ahead_a SET (buffered = on, spill_threshold = 0);
@@ -153,8 +153,8 @@ SELECT cache_batch_flush('ahead_a');
 INSERT INTO ahead SELECT i * 3, 12 FROM generate_series(1, 3000) i;
 SELECT cache_batch_flush('ahead_a');
 SELECT sum(runs) > 1 AS several FROM cache_batch_ranges('ahead_a');
-SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a');
-SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a < 7000 ORDER BY a DESC');
-SELECT * FROM ask('bitmap', 'SELECT a FROM ahead WHERE a BETWEEN 1000 AND 4100');
+SELECT asked::int > 30 AS asked, right_answer FROM ask('index', 'SELECT a FROM ahead ORDER BY a');
+SELECT asked::int > 30 AS asked, right_answer FROM ask('index', 'SELECT a FROM ahead WHERE a < 7000 ORDER BY a DESC');
+SELECT asked::int > 30 AS asked, right_answer FROM ask('bitmap', 'SELECT a FROM ahead WHERE a BETWEEN 1000 AND 4100');
 DROP TABLE ahead, ahead_dup;
 DROP FUNCTION ask;
