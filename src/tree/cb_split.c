@@ -876,8 +876,7 @@ cb_split_find_half(const CbKeyDesc *kd, Page page, CbLeaf *leaf,
 bool
 cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 {
-	PGAlignedBlock copy;
-	Page		page = (Page) copy.data;
+	Page		page = BufferGetPage(buf);
 	PGAlignedBlock images[2];
 	Page		left = (Page) images[0].data;
 	Page		right = (Page) images[1].data;
@@ -889,7 +888,6 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 #ifdef CB_MUTATE_C4_ASIS
 	return false;
 #endif
-	memcpy(page, BufferGetPage(buf), BLCKSZ);
 	Assert(!CbPageHasIncompleteSplit(page));
 	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
 		cb_tree_report_damaged(kd->rel, page);
