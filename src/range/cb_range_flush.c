@@ -19,10 +19,24 @@
 #include "range/cb_range.h"
 #include "utils/memutils.h"
 
+/*
+ * In kB.  An index with cold leaves has range buffers, too, if they are not off:
+ * single entries would make its packed leaves split again.
+ */
+static int64
+cb_range_threshold(Relation rel)
+{
+	int64		spill = cb_guc_spill_threshold(rel);
+	int64		cold = cb_guc_cold_threshold(rel);
+
+	return spill == CB_THRESHOLD_OFF || cold == CB_THRESHOLD_OFF ? spill :
+		Min(spill, cold);
+}
+
 bool
 cb_range_is_wanted(Relation rel)
 {
-	int64		threshold = cb_guc_spill_threshold(rel);
+	int64		threshold = cb_range_threshold(rel);
 
 	return threshold != CB_THRESHOLD_OFF && CbIsBuffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&

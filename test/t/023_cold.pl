@@ -23,6 +23,14 @@ sub leaves { my ($index) = @_; return $node->safe_psql('postgres', sprintf($leav
 
 sub cooled { my ($index) = @_; return $node->safe_psql('postgres', sprintf($cooled, $index)); }
 
+sub spilled
+{
+	my (@indexes) = @_;
+
+	return $node->safe_psql('postgres', sprintf(
+			'SELECT sum(spilled) FROM cache_batch_stat_indexes WHERE indexrelname IN (%s)', join(', ', map { "'$_'" } @indexes)));
+}
+
 # Workers have freed more leaves of the index than these.
 sub wait_cooled
 {
@@ -72,6 +80,8 @@ for my $n (1 .. 6)
 }
 ok($node->poll_query_until('postgres', q(SELECT to_regclass('written') IS NOT NULL)), 'a writer has gone on meanwhile');
 $writer->quit;
+cmp_ok(spilled('c_k', 'c_t'), '>', 0, 'new entries of cold ranges wait in range buffers');
+is(spilled('c_off', 'c_large'), 0, 'others of that size go to the leaves');
 my $so_far = cooled('c_t');
 wait_cooled('c_t', $so_far, 'what was written has become cold');
 sound($node, 'c', [qw(k t)], 'after VACUUMs');
