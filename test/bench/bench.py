@@ -18,6 +18,7 @@ import time
 
 import confine
 import data
+import drive
 import report
 import work_ingest
 import work_reads
@@ -155,6 +156,15 @@ def cpu_model():
     return platform.machine()
 
 
+def describe_stalls():
+    """What the machine does to processes that keep all its CPUs busy."""
+    stalls = drive.machine_stalls()
+    if not stalls:
+        return "none"
+    return (f"one busy process a CPU, 10 s: stood still {len(stalls)} times for more than "
+            f"{drive.STALL * 1000:.0f} ms, {stalls[-1] * 1000:.1f} ms at most")
+
+
 def header(bench, args):
     """What ran where: (name, value) pairs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
@@ -166,6 +176,7 @@ def header(bench, args):
         "commit": args.commit,
         "server": f"PostgreSQL {bench.env.version}, release build of the extension",
         "machine": f"{os.cpu_count()} x {cpu_model()}, {memory:.0f} GB, {platform.release()}",
+        "stalls": describe_stalls(),
         "scale": f"{args.scale} (big: {args.big_scale}), {args.repeats} repeats, 2 clients",
         "shapes": shapes,
         "library": ", ".join(f"{n[12:]} {v[0]}{v[1]}" for n, v in bench.env.known.items())

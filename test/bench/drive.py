@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import multiprocessing
 import os
 import re
 import shutil
@@ -11,6 +12,30 @@ import time
 from server import parallel
 
 CLIENTS = 2
+
+
+STALL = 0.005       # seconds
+
+
+def watch_clock(seconds):
+    """How long this process stood still, each time that it did for more than STALL."""
+    stalls = []
+    last = time.monotonic()
+    until = last + seconds
+    while last < until:
+        now = time.monotonic()
+        if now - last > STALL:
+            stalls.append(now - last)
+        last = now
+    return stalls
+
+
+def machine_stalls(seconds=10):
+    """The same of one busy process for each CPU together, nothing else at work:
+    what the machine itself does to the longest of many transactions."""
+    with multiprocessing.Pool() as pool:
+        found = pool.map(watch_clock, [seconds] * os.cpu_count(), chunksize=1)
+    return sorted(stall for stalls in found for stall in stalls)
 
 
 class Measure:
