@@ -147,6 +147,19 @@ SELECT (cache_batch_flush('dense_wide_k'), cache_batch_flush('dense_wide_p')) IS
 SELECT dense_agrees('dense_wide', 'dense_wide_k', 'k');
 SELECT cache_batch_verify('dense_wide_p', true);
 
+-- the same where a half that loses little of its base gets a high key as long as
+-- a third of a page: short keys that are equal to long ones, all far to the left
+CREATE TABLE dense_blank (id int, s bpchar) WITH (autovacuum_enabled = off);
+ALTER TABLE dense_blank ALTER s SET STORAGE PLAIN;
+INSERT INTO dense_blank SELECT i, CASE WHEN i % 2 = 0 OR i > 340 THEN rpad('a', 2650) END FROM generate_series(1, 800) i;
+CREATE INDEX dense_blank_s ON dense_blank USING cachebatch (s) WITH (fillfactor = 100, buffered = off) WHERE s IS NOT NULL;
+SELECT leaves, most > 600 AS most FROM dense_leaves('dense_blank_s');
+DELETE FROM dense_blank WHERE s IS NULL;
+VACUUM dense_blank;
+INSERT INTO dense_blank SELECT 1000 + i, 'a' FROM generate_series(1, 225) i;
+SELECT leaves > 1 AS leaves FROM dense_leaves('dense_blank_s');
+SELECT cache_batch_verify('dense_blank_s', true);
+
 -- what a scan finds dead, far behind in its leaf, makes room for new ones
 CREATE TABLE dense_dead (k bigint) WITH (autovacuum_enabled = off);
 INSERT INTO dense_dead SELECT i * 4 FROM generate_series(1, 3500) i;
@@ -165,5 +178,5 @@ SELECT cache_batch_flush('dense_dead_k') IS NOT NULL AS flushed;
 SELECT dropped > 300 AS dropped FROM cache_batch_stat_indexes WHERE indexrelname = 'dense_dead_k';
 SELECT dense_agrees('dense_dead', 'dense_dead_k', 'k');
 
-DROP TABLE dense_time, dense_tick, dense_text, dense_null, dense_wide, dense_dead;
+DROP TABLE dense_time, dense_tick, dense_text, dense_null, dense_wide, dense_blank, dense_dead;
 DROP FUNCTION dense_leaves, dense_agrees;

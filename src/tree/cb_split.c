@@ -844,34 +844,74 @@ cb_split_set_hikey(Page image, IndexTuple hikey)
 					   false, false) != InvalidOffsetNumber;
 }
 
-/* Finds the place before which the leaf is cut, and the separator. */
+/*
+ * Finds the place that n of the leaf's entries, base and tail taken together,
+ * lie left of, and the separator; NULL: there are no more than n.
+ */
 static IndexTuple
-cb_split_find_half(const CbKeyDesc *kd, Page page, CbLeaf *leaf,
-				   OffsetNumber *off)
+cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
+					int *ordinal, OffsetNumber *off)
 {
 	CbLeafTuple tuples[2];
-	IndexTuple	before = cb_leaf_read(leaf, leaf->nbase / 2 - 1, &tuples[0]);
-	IndexTuple	next = cb_leaf_read(leaf, leaf->nbase / 2, &tuples[1]);
+	IndexTuple	before = NULL;
 
-	if (before == NULL || next == NULL)
-		cb_tree_report_damaged(kd->rel, page);
-	for (*off = CbPageFirstPlain(page); *off <= PageGetMaxOffsetNumber(page); (*off)++)
+	*ordinal = 0;
+	*off = CbPageFirstPlain(page);
+	for (;; n--)
 	{
-		IndexTuple	itup = CbPageGetTuple(page, *off);
+		IndexTuple	base = NULL;
+		IndexTuple	plain = NULL;
+		IndexTuple	next;
+		int			cmp;
 
-		if (cb_key_compare(kd, itup, next) >= 0)
-			break;
-		if (cb_key_compare(kd, before, itup) < 0)
-			before = itup;
+		if (*ordinal < leaf->nbase &&
+			(base = cb_leaf_read(leaf, *ordinal, &tuples[*ordinal % 2])) == NULL)
+			cb_tree_report_damaged(kd->rel, page);
+		if (*off <= PageGetMaxOffsetNumber(page))
+			plain = CbPageGetTuple(page, *off);
+		if (base == NULL && plain == NULL)
+			return NULL;
+		cmp = base == NULL ? 1 : plain == NULL ? -1 :
+			cb_key_compare(kd, base, plain);
+		next = cmp <= 0 ? base : plain;
+		if (n == 0)
+			return cb_key_make_separator(kd, before, next);
+
+		/* both may have the same entry: it stays together */
+		*ordinal += cmp <= 0;
+		*off += cmp >= 0;
+		before = next;
 	}
-	return cb_key_make_separator(kd, before, next);
 }
 
 /*
- * Cut a packed leaf in the middle of its base, each half with its part of the
- * tail, which stays one: the last resort where base and tail together would
- * take more pages than one split makes.  False: there is no base to cut, or no
- * room for the separator; nothing has changed.  Locks as for cb_tree_split().
+ * Makes the halves of a leaf of which n entries go to the left, with the
+ * separator as its high key; NULL: there is no room for that, or no such place.
+ */
+static IndexTuple
+cb_split_make_halves(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
+					 Page left, Page right)
+{
+	int			ordinal;
+	OffsetNumber off;
+	IndexTuple	hikey = cb_split_find_place(kd, page, leaf, n, &ordinal, &off);
+
+	if (hikey == NULL)
+		return NULL;
+	cb_split_make_half(page, ordinal, off, true, left);
+	if (!cb_split_set_hikey(left, hikey))
+		return NULL;
+	cb_split_make_half(page, ordinal, off, false, right);
+	return hikey;
+}
+
+/*
+ * Cut a packed leaf in two, each half with its part of base and tail, which
+ * stays one: the last resort where base and tail together would take more pages
+ * than one split makes.  The cut is in the middle; further left where the left
+ * half, which may have lost little of its base, has no room for the separator.
+ * One entry has, with any separator.  False: there is nothing to cut; nothing
+ * has changed.  Locks as for cb_tree_split().
  */
 bool
 cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
@@ -882,8 +922,8 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 	Page		right = (Page) images[1].data;
 	CbSplitPlan plan = {.nparts = 2};
 	Buffer		bufs[CB_MAX_PARTS] = {buf};
-	OffsetNumber off;
 	CbLeaf		leaf;
+	int			n;
 
 #ifdef CB_MUTATE_C4_ASIS
 	return false;
@@ -891,14 +931,17 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 	Assert(!CbPageHasIncompleteSplit(page));
 	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
 		cb_tree_report_damaged(kd->rel, page);
-	if (leaf.nbase < 2)
+	n = (leaf.nbase + PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page)) / 2;
+	for (; n > 0 && plan.hikey[0] == NULL; n /= 2)
+	{
+		plan.hikey[0] = cb_split_make_halves(kd, page, &leaf, n, left, right);
+#ifdef CB_MUTATE_C4_ASISROOM
+		break;
+#endif
+	}
+	if (plan.hikey[0] == NULL)
 		return false;
-	plan.hikey[0] = cb_split_find_half(kd, page, &leaf, &off);
 	cb_tree_check_still_locked(kd->rel, buf);
-	cb_split_make_half(page, leaf.nbase / 2, off, true, left);
-	cb_split_make_half(page, leaf.nbase / 2, off, false, right);
-	if (!cb_split_set_hikey(left, plan.hikey[0]))
-		return false;
 
 	bufs[1] = cb_tree_alloc_page(kd->rel);
 	CbPageGetOpaque(left)->next = BufferGetBlockNumber(bufs[1]);
