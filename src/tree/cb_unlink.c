@@ -51,6 +51,7 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/procarray.h"
@@ -164,6 +165,7 @@ cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 	if (n >= path.nlevels || n > (merge ? 1 : CB_MAX_UNLINK_PAGES))
 		return false;
 
+	CB_TEST_POINT("unlink-bound");
 	(void) cb_unlink_find_path(unlinker, low, &left);
 	plan->npages = n;
 	plan->merge = merge;
@@ -185,35 +187,19 @@ cb_unlink_lock_page(Relation rel, BlockNumber blkno)
 {
 	Buffer		buf = ReadBuffer(rel, blkno);
 
+	Assert(BufferIsLocal(buf) ||
+		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 	cb_page_check(rel, blkno, BufferGetPage(buf));
 	return buf;
-}
-
-/* In the order of locks (I9): level by level upwards, from left to right. */
-static void
-cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
-{
-	pages->npages = plan->npages;
-	pages->right = InvalidBuffer;
-	for (int i = 0; i < plan->npages; i++)
-	{
-		Page		page;
-
-		pages->left[i] = cb_unlink_lock_page(rel, plan->left[i]);
-		pages->page[i] = cb_unlink_lock_page(rel, plan->page[i]);
-		page = BufferGetPage(pages->page[i]);
-		if (plan->merge && !CbPageIsRightmost(page))
-			pages->right = cb_unlink_lock_page(rel, CbPageGetOpaque(page)->next);
-	}
-	pages->parent = cb_unlink_lock_page(rel, plan->parent);
 }
 
 /* Releases all but one of them. */
 static void
 cb_unlink_release(CbUnlinkPages *pages, Buffer keep)
 {
-	UnlockReleaseBuffer(pages->parent);
+	if (BufferIsValid(pages->parent))
+		UnlockReleaseBuffer(pages->parent);
 	if (BufferIsValid(pages->right) && pages->right != keep)
 		UnlockReleaseBuffer(pages->right);
 	for (int i = 0; i < pages->npages; i++)
@@ -229,6 +215,48 @@ static bool
 cb_unlink_is_level(Page page, int level)
 {
 	return CbPageIsTree(page) && CbPageGetOpaque(page)->level == level;
+}
+
+/* Does a page, which is locked, stand left of the page of its level? */
+static bool
+cb_unlink_check_left(const CbUnlinkPlan *plan, Buffer left, int level)
+{
+#ifdef CB_MUTATE_A11_SIBLING
+	return true;
+#endif
+	return cb_unlink_is_level(BufferGetPage(left), level) &&
+		CbPageGetOpaque(BufferGetPage(left))->next == plan->page[level];
+}
+
+/*
+ * In the order of locks (I9): level by level upwards, from left to right.  False,
+ * with no lock: a page is not left of the other one.  It may even be right of it,
+ * and must not be locked first: two descents have made the plan, and in between
+ * the leaf can have got entries of its left neighbour and been split below them.
+ */
+static bool
+cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
+{
+	pages->right = pages->parent = InvalidBuffer;
+	for (pages->npages = 0; pages->npages < plan->npages; pages->npages++)
+	{
+		int			i = pages->npages;
+		Page		page;
+
+		pages->left[i] = cb_unlink_lock_page(rel, plan->left[i]);
+		if (!cb_unlink_check_left(plan, pages->left[i], i))
+		{
+			UnlockReleaseBuffer(pages->left[i]);
+			cb_unlink_release(pages, InvalidBuffer);
+			return false;
+		}
+		pages->page[i] = cb_unlink_lock_page(rel, plan->page[i]);
+		page = BufferGetPage(pages->page[i]);
+		if (plan->merge && !CbPageIsRightmost(page))
+			pages->right = cb_unlink_lock_page(rel, CbPageGetOpaque(page)->next);
+	}
+	pages->parent = cb_unlink_lock_page(rel, plan->parent);
+	return true;
 }
 
 /* May the page of a level go, as far as it tells itself? */
@@ -255,19 +283,6 @@ cb_unlink_check_page(const CbUnlinkPages *pages, int level)
 	return PageGetMaxOffsetNumber(page) == first &&
 		BTreeTupleGetDownLink(CbPageGetTuple(page, first)) ==
 		BufferGetBlockNumber(pages->page[level - 1]);
-}
-
-/* Is the page on the left of the page of a level what the plan says? */
-static bool
-cb_unlink_check_left(const CbUnlinkPages *pages, int level)
-{
-	Page		left = BufferGetPage(pages->left[level]);
-
-#ifdef CB_MUTATE_A11_SIBLING
-	return true;
-#endif
-	return cb_unlink_is_level(left, level) &&
-		CbPageGetOpaque(left)->next == BufferGetBlockNumber(pages->page[level]);
 }
 
 /*
@@ -302,7 +317,7 @@ cb_unlink_check(CbUnlinkPages *pages)
 {
 	for (int i = 0; i < pages->npages; i++)
 	{
-		if (!cb_unlink_check_page(pages, i) || !cb_unlink_check_left(pages, i))
+		if (!cb_unlink_check_page(pages, i))
 			return CB_UNLINK_AGAIN;
 	}
 	return cb_unlink_check_parent(pages);
@@ -546,7 +561,8 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 	if (!cb_unlink_plan(unlinker, leaf, merge, &plan))
 		return CB_UNLINK_NOT;
 	CB_TEST_POINT("unlink-planned");
-	cb_unlink_lock(rel, &plan, &pages);
+	if (!cb_unlink_lock(rel, &plan, &pages))
+		return CB_UNLINK_AGAIN;
 
 	incomplete = cb_unlink_find_incomplete(&pages);
 	if (BufferIsValid(incomplete))
