@@ -190,3 +190,27 @@ DROP TABLE swept;
 DROP TABLE sp, spc, spx, spd;
 DROP FUNCTION points_check, points_block, points_full;
 DROP PROCEDURE points_commit;
+
+-- a cursor turns round where a window was cut short: the journal has entries
+-- beyond, which the leaf has as well
+SET enable_seqscan = off;
+SET enable_sort = off;
+SET enable_bitmapscan = off;
+BEGIN;
+CREATE TABLE stage_turn (k int);
+INSERT INTO stage_turn SELECT i FROM generate_series(1, 2000) i;
+CREATE INDEX stage_turn_k ON stage_turn USING cachebatch (k);
+INSERT INTO stage_turn VALUES (1500), (1600);
+SELECT nentries FROM cache_batch_journal('stage_turn_k');
+SET LOCAL cache_batch.test_points = 'sweep-applied=error';
+SAVEPOINT s;
+SELECT cache_batch_flush('stage_turn_k');
+ROLLBACK TO s;
+SET LOCAL cache_batch.test_points = '';
+DECLARE c SCROLL CURSOR FOR SELECT k FROM stage_turn WHERE k > 0 ORDER BY k;
+MOVE 130 FROM c;
+FETCH BACKWARD 4 FROM c;
+ROLLBACK;
+RESET enable_seqscan;
+RESET enable_sort;
+RESET enable_bitmapscan;

@@ -29,7 +29,6 @@ typedef struct CbSource
 {
 	CbSourceKind kind;
 	CbRun	   *run;
-	int			run_no;			/* index in CbUpper */
 	const CbChunk *chunk;
 	CbChunkRange range;			/* places of the chunk's entries */
 	CbRunCursor *cursor;		/* of a range buffer's run */

@@ -413,7 +413,6 @@ cb_window_open_runs(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		source = &merge->sources[merge->nsources++];
 		source->kind = CB_SOURCE_RUN;
 		source->run = run;
-		source->run_no = i;
 		source->cur = merge->step > 0 ? start : start - 1;
 		source->end = merge->step > 0 ? end : end - 1;
 	}
@@ -688,7 +687,8 @@ cb_window_make(CbScanOpaque so)
 
 /*
  * Ends the window before the merge's next entry, in the direction of the
- * scan: the next window starts with that entry.
+ * scan: the next window starts with that entry.  Its place in the runs is found
+ * anew then: a run may be past entries beyond it, which the leaf has as well.
  */
 static void
 cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
@@ -699,14 +699,7 @@ cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
 	cb_place_set_tuple(so, far, merge->ordered[0]->head, !forward);
 	if (forward)
 		far->leaf = so->cur->leaf;
-	for (int i = 0; i < merge->nsources; i++)
-	{
-		CbSource   *source = &merge->sources[i];
-
-		if (source->kind == CB_SOURCE_RUN)
-			far->run_index[source->run_no] =
-				forward ? source->cur : source->cur + 1;
-	}
+	far->upper_serial = 0;
 }
 
 static void
