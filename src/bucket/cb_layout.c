@@ -122,7 +122,8 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 	uint32		i;
 	bool		done = false;
 
-	if (IndexTupleSize(separator) > CB_BUCKET_FENCE_SIZE)
+	if (IndexTupleSize(separator) > CB_BUCKET_FENCE_SIZE ||
+		IndexTupleSize(separator) <= sizeof(IndexTupleData))
 		return false;
 	router = cb_route_get(kd, desc);
 	if (router == NULL || router->attach_id != attach_id)

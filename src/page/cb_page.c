@@ -109,6 +109,34 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 				 errhint("Please REINDEX it.")));
 }
 
+/*
+ * Raises an error unless all items lie within the page, and do not overlap.  To
+ * be called before a critical section in which items are removed or changed: the
+ * server's functions for that raise an error there, which would end the server.
+ */
+void
+cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		total = 0;
+	bool		sound = header->pd_lower <= header->pd_upper &&
+		header->pd_upper <= header->pd_special;
+
+	for (OffsetNumber off = FirstOffsetNumber; sound && off <= max; off++)
+	{
+		ItemId		item = PageGetItemId(page, off);
+		unsigned	start = ItemIdGetOffset(item);
+		unsigned	len = ItemIdGetLength(item);
+
+		sound = ItemIdHasStorage(item) && start == MAXALIGN(start) &&
+			start >= header->pd_upper && start + len <= header->pd_special;
+		total += MAXALIGN(len);
+	}
+	if (!sound || total > header->pd_special - header->pd_upper)
+		cb_page_report_corrupt(rel, blkno, "items outside of their page");
+}
+
 /* Checks the metapage and returns its contents. */
 CbMetaPageData *
 cb_page_check_meta(Relation rel, Page page)

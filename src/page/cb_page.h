@@ -184,6 +184,7 @@ extern void cb_page_init_journal(Page page, uint64 seq);
 extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 								 FullTransactionId safexid);
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
+extern void cb_page_check_items(Relation rel, BlockNumber blkno, Page page);
 extern CbMetaPageData *cb_page_check_meta(Relation rel, Page page);
 extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
 								 const char *tuples, Size tuples_len);

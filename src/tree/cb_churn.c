@@ -547,6 +547,7 @@ cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 	if (churn.ndead == 0)
 		return false;
 
+	cb_page_check_items(kd->rel, BufferGetBlockNumber(buf), page);
 	cb_churn_collect(&churn, &dead);
 	cb_churn_mark_batch(&churn, entries);
 	CB_TEST_POINT("churn-before");

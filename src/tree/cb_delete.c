@@ -319,6 +319,8 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 	CB_TEST_POINT("vacuum-leaf");
 	if (ndead > 0)
 	{
+		cb_page_check_items(state->rel, BufferGetBlockNumber(buf),
+							BufferGetPage(buf));
 		cb_delete_items(state->rel, buf, &dead);
 		state->stats->tuples_removed += ndead;
 	}

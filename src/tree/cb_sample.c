@@ -36,6 +36,14 @@ cb_sample_add(CbSample *sample, IndexTuple itup)
 	sample->separators[sample->n++] = CopyIndexTuple(itup);
 }
 
+/* Is it a separator with a key, and not too large?  Pages can be damaged. */
+static inline bool
+cb_sample_is_usable(IndexTuple itup, Size max_size)
+{
+	return IndexTupleSize(itup) > sizeof(IndexTupleData) &&
+		IndexTupleSize(itup) <= max_size && BTreeTupleIsPivot(itup);
+}
+
 /* Adds the separators in a copy of an internal page; the first has no key. */
 static void
 cb_sample_add_page(CbSample *sample, Page page, Size max_size)
@@ -47,11 +55,11 @@ cb_sample_add_page(CbSample *sample, Page page, Size max_size)
 	{
 		IndexTuple	itup = CbPageGetTuple(page, off);
 
-		if (IndexTupleSize(itup) <= max_size)
+		if (cb_sample_is_usable(itup, max_size))
 			cb_sample_add(sample, itup);
 	}
 	if (!CbPageIsRightmost(page) &&
-		IndexTupleSize(CbPageGetHighKey(page)) <= max_size)
+		cb_sample_is_usable(CbPageGetHighKey(page), max_size))
 		cb_sample_add(sample, CbPageGetHighKey(page));
 }
 

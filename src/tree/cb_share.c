@@ -239,6 +239,7 @@ cb_share_fits_parent(const CbShare *share)
 	Page		page = BufferGetPage(share->parent);
 	Size		old = MAXALIGN(ItemIdGetLength(PageGetItemId(page, share->off)));
 
+	cb_page_check_items(share->kd->rel, BufferGetBlockNumber(share->parent), page);
 	return MAXALIGN(IndexTupleSize(share->downlink)) <=
 		old + PageGetExactFreeSpace(page);
 }

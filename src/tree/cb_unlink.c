@@ -290,7 +290,7 @@ cb_unlink_check_page(const CbUnlinkPages *pages, int level)
  * right sibling as well.
  */
 static CbUnlinkResult
-cb_unlink_check_parent(CbUnlinkPages *pages)
+cb_unlink_check_parent(Relation rel, CbUnlinkPages *pages)
 {
 	Page		parent = BufferGetPage(pages->parent);
 	Buffer		child = pages->page[pages->npages - 1];
@@ -306,6 +306,7 @@ cb_unlink_check_parent(CbUnlinkPages *pages)
 		return CB_UNLINK_AGAIN;
 	if (off == max)
 		return CB_UNLINK_NOT;
+	cb_page_check_items(rel, BufferGetBlockNumber(pages->parent), parent);
 	pages->offset = off;
 	return BTreeTupleGetDownLink(CbPageGetTuple(parent, off + 1)) ==
 		CbPageGetOpaque(BufferGetPage(child))->next ?
@@ -313,14 +314,14 @@ cb_unlink_check_parent(CbUnlinkPages *pages)
 }
 
 static CbUnlinkResult
-cb_unlink_check(CbUnlinkPages *pages)
+cb_unlink_check(Relation rel, CbUnlinkPages *pages)
 {
 	for (int i = 0; i < pages->npages; i++)
 	{
 		if (!cb_unlink_check_page(pages, i))
 			return CB_UNLINK_AGAIN;
 	}
-	return cb_unlink_check_parent(pages);
+	return cb_unlink_check_parent(rel, pages);
 }
 
 /* A page whose split is incomplete, or InvalidBuffer. */
@@ -571,7 +572,7 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 		cb_tree_finish_split(&unlinker->kd, incomplete);
 		return CB_UNLINK_AGAIN;
 	}
-	result = cb_unlink_check(&pages);
+	result = cb_unlink_check(rel, &pages);
 	if (result == CB_UNLINK_DONE && BufferIsValid(pages.right) &&
 		!cb_unlink_merge(unlinker, &pages, (Page) image.data))
 		result = CB_UNLINK_NOT;

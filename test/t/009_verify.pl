@@ -97,6 +97,19 @@ foreach my $case (@cases)
 	like($err, qr/block \d+|not a cachebatch index/, "$what: the error names a block");
 }
 
+# Damage that VACUUM meets where a leaf loses entries is an error, not the server's
+# end: its items are said to begin further right.
+($file, %block) = fresh();
+($leaf) = map { $block{$_} } grep { /^leaf/ } sort keys %block;
+$node->safe_psql('postgres', 'DELETE FROM t WHERE id % 3 = 0; CHECKPOINT');
+$node->stop;
+damage($file, $leaf, [ 14, pack('v', unpack('v', substr(page($file, $leaf), 14, 2)) + 800) ]);
+$node->start;
+my ($vacuumed, undef, $trouble) = $node->psql('postgres', 'VACUUM t');
+isnt($vacuumed, 0, 'VACUUM fails where items are outside of their page');
+like($trouble, qr/items outside of their page at block $leaf/, 'and says so');
+unlike(slurp_file($node->logfile), qr/PANIC/, 'which ends no server');
+
 # an entry that is missing altogether
 fresh();
 $node->safe_psql('postgres', q(
