@@ -76,11 +76,12 @@ cb_key_get_tid(IndexTuple itup)
 	return BTreeTupleGetHeapTID(itup);
 }
 
+/* Columns that a tuple has of the key, whatever damage says. */
 static inline int
 cb_key_natts(const CbKeyDesc *kd, IndexTuple itup)
 {
-	return BTreeTupleIsPivot(itup) ? BTreeTupleGetNAtts(itup, kd->rel) :
-		kd->nkeyatts;
+	return BTreeTupleIsPivot(itup) ?
+		Min(BTreeTupleGetNAtts(itup, kd->rel), kd->nkeyatts) : kd->nkeyatts;
 }
 
 static int
