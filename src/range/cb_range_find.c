@@ -3,8 +3,9 @@
  * cb_range_find.c
  *	  The range pages: finding, making and splitting them.
  *
- * The router is one page.  A range page that has no downlink in it, as it was
- * full, is reached from the one to its left.  Range pages are split while they
+ * The router is one page.  A range page that has no downlink in it is reached
+ * from the one to its left.  When the router is full it is made anew, with
+ * downlinks to ranges at even distances.  Range pages are split while they
  * list no live run, in one record with the router, and are never deleted; so
  * a link to one stays good for as long as the index's file.
  *
@@ -16,6 +17,7 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
@@ -301,6 +303,62 @@ cb_range_make_left(Page image, Page page, IndexTuple high, BlockNumber next)
 		cb_range_page_add(image, CbRangeGetRun(page, off));
 }
 
+/* Has the router, as it is now, room for another downlink of this size? */
+static bool
+cb_range_router_has_room(Relation rel, BlockNumber root, Size size)
+{
+	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
+	bool		result = PageGetFreeSpace(BufferGetPage(buf)) >= size;
+
+	UnlockReleaseBuffer(buf);
+	return result;
+}
+
+/*
+ * Makes a router anew that names ranges at even distances and is half full, so
+ * that no range is far from a downlink: where keys go on for ever, say, there
+ * are ever more ranges.  No lock is held: who splits a range meanwhile is
+ * missing in it, and is reached by right links.
+ */
+static void
+cb_range_make_router(const CbKeyDesc *kd, BlockNumber root, Page router)
+{
+	CbCut		cut = {.kind = CB_CUT_MIN};
+	Buffer		buf = cb_range_find(kd, root, &cut, ForwardScanDirection,
+									BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
+	List	   *downlinks = NIL;
+	Size		space = 0;
+	int			step;
+
+	for (BlockNumber moves = 1;; moves++)
+	{
+		Page		page = BufferGetPage(buf);
+		BlockNumber next = CbPageGetOpaque(page)->next;
+
+		downlinks = lappend(downlinks,
+							cb_key_make_downlink(CbRangeGetLow(page),
+												 BufferGetBlockNumber(buf)));
+		space += CbItemSpace((IndexTuple) llast(downlinks));
+		UnlockReleaseBuffer(buf);
+		if (next == InvalidBlockNumber)
+			break;
+		cb_range_check_moves(kd->rel, next, moves);
+		CHECK_FOR_INTERRUPTS();
+		buf = cb_range_read_page(kd->rel, next, BUFFER_LOCK_SHARE, NULL);
+	}
+
+	cb_page_init(router, CBP_RANGE, CB_ROUTER_LEVEL);
+	step = space / (CB_PAGE_ROOM / 2) + 1;
+	for (int i = 0; i < list_length(downlinks); i += step)
+	{
+		IndexTuple	downlink = list_nth(downlinks, i);
+
+		(void) PageAddItem(router, (Item) downlink, IndexTupleSize(downlink),
+						   InvalidOffsetNumber, false, false);
+	}
+	list_free_deep(downlinks);
+}
+
 /* Puts the new range's downlink into an image of the router, if it has room. */
 static void
 cb_range_add_downlink(const CbKeyDesc *kd, Page router, IndexTuple separator,
@@ -330,11 +388,15 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 	Relation	rel = kd->rel;
 	Buffer		bufs[CB_RANGE_PAGES];	/* left, right, router */
 	PGAlignedBlock images[CB_RANGE_PAGES];
+	bool		anew;
 	Page		left;
 	BlockNumber right;
 
 	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
 		return false;
+	anew = !cb_range_router_has_room(rel, root, CbItemSpace(separator));
+	if (anew)
+		cb_range_make_router(kd, root, (Page) images[2].data);
 	CB_TEST_POINT("range-split-planned");
 	bufs[1] = cb_tree_alloc_page(rel);
 	right = BufferGetBlockNumber(bufs[1]);
@@ -352,7 +414,8 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 					   CbPageIsRightmost(left) ? NULL : CbPageGetHighKey(left),
 					   separator, CbPageGetOpaque(left)->next);
 	bufs[2] = cb_range_read_router(rel, root, BUFFER_LOCK_EXCLUSIVE);
-	memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
+	if (!anew)
+		memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
 	cb_range_add_downlink(kd, (Page) images[2].data, separator, right);
 	for (int i = 0; i < CB_RANGE_PAGES; i++)
 		cb_tree_check_still_locked(rel, bufs[i]);

@@ -219,6 +219,36 @@ $primary->safe_psql('postgres', 'DELETE FROM rk WHERE i % 5 = 0; VACUUM (INDEX_C
 is(join(' ', map { (split /\|/, runs($primary, $_))[0] } indexes_of($primary, 'rk')), '0 0 0 0 0 0 0', 'VACUUM leaves no runs');
 sound($primary, 'rk', [qw(t u d e w i)], 'whole without');
 
+# ------------------------------------------------------------ router
+
+# Ranges are made from left to right, many more than the router can name.
+$primary->safe_psql('postgres', q(
+	CREATE TABLE rr (k text);
+	ALTER TABLE rr ALTER k SET STORAGE PLAIN;
+	INSERT INTO rr SELECT lpad(i::text, 5, '0') || repeat('x', 380) FROM generate_series(10, 30000, 10) i;
+	CREATE INDEX rr_k ON rr USING cachebatch (k) WITH (pack_leaves = off);
+	SET cache_batch.test_spill = on;
+	SET cache_batch.test_run_min = 1;
+	DO $$ BEGIN
+		FOR i IN 1 .. 70 LOOP
+			INSERT INTO rr SELECT lpad((i * 400 + j)::text, 5, '0') || repeat('x', 380) FROM generate_series(1, 3) j;
+			PERFORM cache_batch_flush('rr_k');
+		END LOOP;
+	END $$;));
+my ($nranges, $ndownlinks) = split /\|/, $primary->safe_psql('postgres', q(
+	SELECT (SELECT count(*) FROM cache_batch_ranges('rr_k')), (SELECT count(*)
+	FROM cache_batch_page_items('rr_k', (SELECT range_root FROM cache_batch_metapage('rr_k'))))));
+cmp_ok($nranges, '>', 4 * $ndownlinks, "more ranges ($nranges) than downlinks ($ndownlinks)");
+foreach my $key (401, 14001, 28001)
+{
+	my $question = "SELECT count(*) FROM rr WHERE k = lpad('$key', 5, '0') || repeat('x', 380)";
+	my $plan = $primary->safe_psql('postgres', "$forced $question; EXPLAIN (ANALYZE, BUFFERS) $question");
+
+	my ($read) = $plan =~ /shared hit=(\d+)/;
+	cmp_ok($read, '<', 40, "a range is found without reading most of the others ($key)");
+}
+sound($primary, 'rr', ['k'], 'with ranges that have no downlink');
+
 # ------------------------------------------------------------ size
 
 # keys that go round: the table and its index need no more room
