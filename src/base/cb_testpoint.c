@@ -61,6 +61,7 @@ typedef struct CbTestPoints
 
 bool		cb_test_buckets = true;
 int			cb_test_tail = -1;
+int			cb_test_max_buckets = 0;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
 bool		cb_test_read_ahead = false;
@@ -208,6 +209,12 @@ cb_testpoint_define_guc(void)
 							"-1: as many as there is room for.",
 							&cb_test_tail,
 							-1, -1, 1000,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_max_buckets",
+							"Buckets of an index beyond which this session divides none.",
+							"0: as without it.",
+							&cb_test_max_buckets,
+							0, 0, 512,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_run_min",
 							"Entries that are enough for a run of a range buffer.",

@@ -15,6 +15,9 @@
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
+/* so many neighbours without entries are of keys that nobody inserts */
+#define CB_LAYOUT_UNUSED	4
+
 static bool
 cb_layout_lock(CbDesc *desc, uint64 attach_id)
 {
@@ -58,6 +61,17 @@ cb_layout_list_chunk(CbBucket *bucket, uint32 number)
 	bucket->chunks[bucket->nchunks++] = number;
 }
 
+/* Buckets that an index may have. */
+static uint32
+cb_layout_max_buckets(void)
+{
+#ifdef CB_TESTPOINTS
+	if (cb_test_max_buckets > 0)
+		return cb_test_max_buckets;
+#endif
+	return CB_DESC_MAX_BUCKETS;
+}
+
 /* Puts a bucket for [separator, ...) behind number i; desc->lock EXCL. */
 static bool
 cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
@@ -66,7 +80,7 @@ cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
 	uint32		number;
 	CbBucket   *right;
 
-	if (desc->nbuckets == CB_DESC_MAX_BUCKETS)
+	if (desc->nbuckets >= cb_layout_max_buckets())
 		return false;
 	number = cb_freelist_pop(&cb_pool->free_buckets);
 	if (number == CB_FREELIST_NONE)
@@ -108,42 +122,6 @@ cb_layout_is_inside(const CbKeyDesc *kd, const CbRouter *router, uint32 i,
 		(hi == NULL || cb_key_compare(kd, separator, hi) < 0);
 }
 
-/*
- * Divides a bucket at a separator of the tree.  False: it is not of this
- * attachment any more, the separator is too large or not inside, or there is
- * no bucket to be had.
- */
-bool
-cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
-				uint32 bucket, IndexTuple separator)
-{
-	CbSlotMark	mark = cb_slot_mark();
-	CbRouter   *router;
-	uint32		i;
-	bool		done = false;
-
-	if (IndexTupleSize(separator) > CB_BUCKET_FENCE_SIZE ||
-		IndexTupleSize(separator) <= sizeof(IndexTupleData))
-		return false;
-	router = cb_route_get(kd, desc);
-	if (router == NULL || router->attach_id != attach_id)
-	{
-		cb_slot_release_to(mark);
-		return false;
-	}
-	i = cb_route_entry(kd, router, separator);
-	if (cb_layout_is_inside(kd, router, i, separator) &&
-		cb_layout_lock(desc, attach_id))
-	{
-		if (desc->layout_gen == router->layout_gen &&
-			desc->buckets[i] == bucket)
-			done = cb_layout_divide(desc, i, separator);
-		LWLockRelease(&desc->lock);
-	}
-	cb_slot_release_to(mark);
-	return done;
-}
-
 static bool
 cb_layout_lists(const CbBucket *bucket, uint32 number)
 {
@@ -183,6 +161,76 @@ cb_layout_join(CbDesc *desc, uint32 i)
 	memmove(&desc->buckets[i + 1], &desc->buckets[i + 2],
 			(desc->nbuckets - i - 1) * sizeof(uint32));
 	desc->layout_gen++;
+}
+
+/*
+ * Joins two of some neighbours that hold nothing, but not the one that room is
+ * made for; desc->lock EXCL.  Where keys go on, as times do, those that got the
+ * earlier ones would keep all buckets that the index may have, and the last one
+ * would get all entries.  One that was flushed just now seldom has so many empty
+ * neighbours.
+ */
+static void
+cb_layout_make_room(CbDesc *desc, uint32 bucket)
+{
+	uint32		nempty = 0;
+
+	for (uint32 i = 0; i < desc->nbuckets; i++)
+	{
+		nempty = desc->buckets[i] != bucket &&
+			cb_pool_buckets[desc->buckets[i]].nchunks == 0 ? nempty + 1 : 0;
+		if (nempty == CB_LAYOUT_UNUSED)
+		{
+			cb_layout_join(desc, i - 1);
+			return;
+		}
+	}
+}
+
+/*
+ * Divides a bucket at a separator of the tree.  False: it is not of this
+ * attachment any more, the separator is too large or not inside, or there is
+ * no bucket to be had.
+ */
+bool
+cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
+				uint32 bucket, IndexTuple separator)
+{
+	CbSlotMark	mark = cb_slot_mark();
+	CbRouter   *router;
+	uint32		i;
+	bool		done = false;
+
+	if (IndexTupleSize(separator) > CB_BUCKET_FENCE_SIZE ||
+		IndexTupleSize(separator) <= sizeof(IndexTupleData))
+		return false;
+	router = cb_route_get(kd, desc);
+	if (router == NULL || router->attach_id != attach_id)
+	{
+		cb_slot_release_to(mark);
+		return false;
+	}
+	i = cb_route_entry(kd, router, separator);
+	if (cb_layout_is_inside(kd, router, i, separator) &&
+		cb_layout_lock(desc, attach_id))
+	{
+		if (desc->layout_gen == router->layout_gen &&
+			desc->buckets[i] == bucket)
+		{
+			done = cb_layout_divide(desc, i, separator);
+			if (!done)
+			{
+				cb_layout_make_room(desc, bucket);
+				done = cb_layout_divide(desc, cb_layout_find(desc, bucket),
+										separator);
+			}
+		}
+		LWLockRelease(&desc->lock);
+	}
+	cb_slot_release_to(mark);
+	if (done)
+		CB_TEST_POINT("bucket-divided");
+	return done;
 }
 
 /*

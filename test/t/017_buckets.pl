@@ -121,4 +121,24 @@ is($node->safe_psql('postgres', q(
 sound($node, 'w', ['s'], 'a large index');
 
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|inconsistent page/, 'nothing bad in the log');
+
+# ---------- keys that go on do not use up the buckets ----------
+
+$node->append_conf('postgresql.conf', 'cache_batch.pool_size = 16384');
+$node->restart;
+$node->safe_psql('postgres', q(
+	CREATE TABLE g (k int, s text);
+	CREATE INDEX g_k ON g USING cachebatch (k, s) WITH (pack_leaves = off)));
+my $hits = $node->safe_psql('postgres', q(
+	SET cache_batch.test_max_buckets = 8;
+	SET cache_batch.test_points = 'bucket-divided=count';
+	DO $$ BEGIN FOR i IN 1 .. 400 LOOP
+		INSERT INTO g SELECT i * 150000 + (hashint4(i * 300 + j) & 1048575), repeat('g', 300) FROM generate_series(1, 300) j;
+		COMMIT;
+	END LOOP; END $$;
+	SHOW cache_batch.test_point_hits));
+cmp_ok((split /:/, $hits)[1], '>', 7, "buckets are divided again and again ($hits)");
+cmp_ok(stat_of('buckets', 'g_k'), '<=', 8, 'and are no more than there may be');
+sound($node, 'g', ['k'], 'with buckets joined');
+
 done_testing();
