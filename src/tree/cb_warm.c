@@ -23,9 +23,6 @@
 /* leaves that are being read in before they are waited for */
 #define CB_WARM_AHEAD	32
 
-/* leaves after which it is seen whether the way through them goes round */
-#define CB_WARM_CHECK	4096
-
 typedef struct CbWarm
 {
 	const CbKeyDesc *kd;
@@ -67,7 +64,7 @@ cb_warm_leaf(CbWarm *warm, BlockNumber *blkno)
 		warm->at.tuple = (IndexTuple) warm->tuple.data;
 	}
 	UnlockReleaseBuffer(buf);
-	if (warm->leaves % CB_WARM_CHECK == 0 &&
+	if (warm->leaves % CB_CHECK_MOVES == 0 &&
 		warm->leaves > 2 * (int64) RelationGetNumberOfBlocks(warm->kd->rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
