@@ -13,6 +13,7 @@ cache_batch.journal_limit = 4096
 cache_batch.max_delay = 200ms
 cache_batch.heat_epoch = 1s
 cache_batch.cold_rate = 100000
+cache_batch.spill_threshold = 1GB
 EOC
 
 my $leaves = q(SELECT count(*) FROM generate_series(1, pg_relation_size('%s') / 8192 - 1) b,
