@@ -5,7 +5,9 @@ tight-ingest-N   N 1 or 4 indexes of random bigints, 25 million rows, 192 or 512
                  from two (insert1); as many a second as btree can take, too
                  (insert1-paced); then batches from one and point look-ups from
                  another (look-ups); the same beside as many rows a second as
-                 btree can take, too (look-ups-paced)
+                 btree can take, too (look-ups-paced).  heap is the floor: a new
+                 table without an index takes the rows, and the look-ups use
+                 btree's index of the old one, which nothing is inserted into
 tight-zipf-N     point look-ups of zipfian rows (theta 0.99) and 1-row INSERTs of
                  random keys, half and half; an eighth of btree's indexes as
                  memory; 50 million rows with 1 index, 25 with 4
@@ -47,7 +49,7 @@ SETTLED = 0.3       # part of the rows that is inserted into the indexes
 LIFE = 60           # MB that a server with small buffers needs
 BTREE_ENTRY = 28    # bytes of btree's pages an entry, settled
 
-POINT = (f"\\set i random(1, :n)\nSELECT id FROM events WHERE k1 = "
+POINT = (f"\\set i random(1, :n)\nSELECT id FROM {{table}} WHERE k1 = "
          f"{data.key('uniform', 1, ':i::bigint')};\n")
 HOT = ("\\set k random(0, 144115188075855872)\n"
        "SELECT k1 FROM events WHERE k1 >= :k ORDER BY k1 LIMIT 1;\n")
@@ -290,12 +292,33 @@ class Ingest(Tight):
         count = int(name.split("-")[2])
         super().__init__(bench, name, Shape(25_000_000, {1: 192, 4: 512}[count], count,
                                             bench.args.tight_scale))
+        self.methods = ["heap"] + PAIR
+        self.table = "events"       # that look-ups read
 
     @staticmethod
     def names():
         return ["tight-ingest-1", "tight-ingest-4"]
 
+    def template(self, method):
+        return super().template("btree" if method == "heap" else method)
+
     def phases(self, method, repeat):
+        return self.floor() if method == "heap" else self.indexed(method)
+
+    def floor(self):
+        """What the machine and the heap alone let through."""
+        cluster = self.start("heap")
+        cluster.sql("ALTER TABLE events RENAME TO earlier; CREATE TABLE events (LIKE earlier)")
+        self.table = "earlier"
+        feed = Feed(cluster, self.shape)
+        self.warm(feed)
+        found = [self.batches(feed), dict(self.single(feed), state="insert1"),
+                 dict(self.lookups(feed), state="look-ups")]
+        self.table = "events"
+        self.end(cluster)
+        return found
+
+    def indexed(self, method):
         cluster = self.start(method)
         feed = Feed(cluster, self.shape)
         self.warm(feed)
@@ -324,8 +347,8 @@ class Ingest(Tight):
         side = threading.Thread(target=lambda: feed.run(self.seconds, 1, **batches))
         first, began = feed.next, time.monotonic()
         side.start()
-        tps, times = drive.pgbench(feed.cluster, [POINT], {"n": self.shape.rows}, self.seconds,
-                                   log=True, options=PLAN, clients=1)
+        tps, times = drive.pgbench(feed.cluster, [POINT.format(table=self.table)],
+                                   {"n": self.shape.rows}, self.seconds, log=True, options=PLAN, clients=1)
         side.join()
         found = {"rows_per_s": (feed.next - first) / (time.monotonic() - began)}
         return dict(found, **drive.latencies(times), tps=tps)
