@@ -22,6 +22,8 @@
  *	   and the last child of a parent as long as it has siblings.  When the
  *	   last sibling goes, the child is tried again.
  *	d) The siblings' and the deleted pages' splits are complete.
+ *	e) A leaf that VACUUM has yet to come to, for entries that have moved from
+ *	   it behind its back, stays until it has (A11).
  *
  * What was seen without locks is checked again under them: first P and L,
  * then the same one level up, at last the parent that loses a downlink; all
@@ -259,15 +261,31 @@ cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
 	return true;
 }
 
+/*
+ * Has the leaf been split or shared since VACUUM began, and VACUUM not been at it
+ * since?  Then it is what leads VACUUM back to entries that have moved (A11).
+ */
+static bool
+cb_unlink_is_marked(Relation rel, Page page)
+{
+#ifdef CB_MUTATE_A11_MARKED
+	return false;
+#endif
+	return CbPageGetOpaque(page)->cycleid != 0 &&
+		CbPageGetOpaque(page)->cycleid == _bt_vacuum_cycleid(rel);
+}
+
 /* May the page of a level go, as far as it tells itself? */
 static bool
-cb_unlink_check_page(const CbUnlinkPages *pages, int level)
+cb_unlink_check_page(Relation rel, const CbUnlinkPages *pages, int level)
 {
 	Page		page = BufferGetPage(pages->page[level]);
 	OffsetNumber first = CbPageFirstItem(page);
 
 	if (!cb_unlink_is_level(page, level) || CbPageIsRightmost(page) ||
 		(CbPageGetOpaque(page)->flags & CBP_ROOT) != 0)
+		return false;
+	if (level == 0 && cb_unlink_is_marked(rel, page))
 		return false;
 	if (level == 0)
 #if defined(CB_MUTATE_A11_RECHECK)
@@ -318,7 +336,7 @@ cb_unlink_check(Relation rel, CbUnlinkPages *pages)
 {
 	for (int i = 0; i < pages->npages; i++)
 	{
-		if (!cb_unlink_check_page(pages, i))
+		if (!cb_unlink_check_page(rel, pages, i))
 			return CB_UNLINK_AGAIN;
 	}
 	return cb_unlink_check_parent(rel, pages);

@@ -1,7 +1,7 @@
 # VACUUM stands at a leaf that an index-only scan has pinned.  Meanwhile
 # another leaf is split and its dead entries go to a block that VACUUM has
-# passed (A11, cycle ids), or it gives them to its right neighbour there; the
-# scan's session inserts and flushes (B5).
+# passed (A11, cycle ids), or it gives them to its right neighbour there, or it
+# loses what it has left; the scan's session inserts and flushes (B5).
 use strict;
 use warnings;
 
@@ -124,5 +124,61 @@ is($node->safe_psql('postgres', q(SELECT count(*) FROM dead
 			WHERE p.type = 'leaf') i ON i.htid = dead.htid)),
 	'0', 'VACUUM has removed them there');
 sound($node, 'vt', ['k'], 'whole, again');
+
+# Again, with two entries a leaf and long separators.  The leaf that is split loses
+# the rest of its entries to a batch, and has no sibling but one that VACUUM
+# empties first, and takes out of the tree.  It must not go with that one, as it is
+# what leads VACUUM to the dead entry.  The reader's rows have a page of their own.
+$node->safe_psql('postgres', join "\n",
+	q(CREATE TABLE vu (id int, k text, pad text);
+	ALTER TABLE vu ALTER k SET STORAGE EXTERNAL;
+	CREATE INDEX vu_k ON vu USING cachebatch (k) WITH (pack_leaves = off);
+	CREATE FUNCTION vu_k(id int) RETURNS text LANGUAGE sql AS $$ SELECT lpad(id::text, 4, '0') || repeat('x', 2590) $$;),
+	(map { "INSERT INTO vu SELECT i, vu_k(i), CASE WHEN i < 150 THEN repeat('y', 600) END FROM generate_series($_, 10) i;" }
+		'10, 80', '90, 160', '170, 240'),
+	q(SELECT cache_batch_flush('vu_k');
+	CREATE TABLE gone AS SELECT ctid AS htid, id FROM vu WHERE id BETWEEN 150 AND 180;
+	DELETE FROM vu WHERE id BETWEEN 150 AND 180;));
+
+# of a leaf that has the TID of one of the rows that have gone
+sub leaf_of
+{
+	my ($id) = @_;
+
+	return $node->safe_psql('postgres', qq(SELECT b FROM generate_series(1, pg_relation_size('vu_k') / 8192 - 1) b,
+		LATERAL cache_batch_page('vu_k', b) p, LATERAL cache_batch_page_items('vu_k', b) i
+		WHERE p.type = 'leaf' AND i.htid = (SELECT htid FROM gone WHERE id = $id)));
+}
+
+# a row that is dead at once, with its entry in the tree if that is not dropped
+sub add_dead
+{
+	my ($id) = @_;
+
+	$node->safe_psql('postgres', "BEGIN; INSERT INTO vu VALUES ($id, vu_k($id)); ROLLBACK");
+	$node->safe_psql('postgres', q(SELECT cache_batch_flush('vu_k')));
+	return;
+}
+
+my ($first, $split) = (leaf_of(150), leaf_of(170));
+cmp_ok($first, '<', $split, 'VACUUM comes to the sibling first');
+$reader = $node->background_psql('postgres');
+$reader->query_safe("$forced BEGIN; DECLARE c CURSOR FOR SELECT k FROM vu WHERE k >= '0070' ORDER BY k; FETCH 1 FROM c;");
+$vacuum = start_vacuum('vu');
+add_dead(175);
+is(leaf_of(170), $split, 'the leaf has kept a dead entry');
+like(leaf_of(180), qr/^[2-8]$/, 'and given one to a block that VACUUM has passed');
+$node->safe_psql('postgres', "$forced SELECT count(id) FROM vu WHERE k BETWEEN '0170' AND '0179'");
+add_dead(172);
+is($node->safe_psql('postgres', "SELECT flags FROM cache_batch_page('vu_k', $split)"), '{leaf,empty}', 'a batch has dropped what the leaf had');
+$reader->query_safe('COMMIT');
+$reader->quit;
+ok($vacuum->finish, 'VACUUM ends');
+is(leaf_of(180), '', 'VACUUM has come to the dead entry');
+is($node->safe_psql('postgres', "SELECT type FROM cache_batch_page('vu_k', $_)"), 'deleted', "and has deleted leaf $_") foreach ($first, $split);
+$node->safe_psql('postgres', q(INSERT INTO vu SELECT i, 'new' FROM generate_series(3001, 3040) i));
+is($node->safe_psql('postgres', "$forced SELECT count(*) FROM vu WHERE k BETWEEN '0150' AND '0189' AND id > 3000"),
+	'0', 'no row is found by the key of a dead one');
+sound($node, 'vu', ['k'], 'whole, once more');
 
 done_testing();
