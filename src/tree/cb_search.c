@@ -174,6 +174,8 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 {
 	Page		page = BufferGetPage(buf);
 
+	Assert(BufferIsLocal(buf) ||
+		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
 	cb_search_prefetch_ends(page);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
@@ -556,6 +558,22 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 /* ---------- for writing ---------- */
 
 /*
+ * Forgets the root if it was remembered as one below the target: others have put
+ * a new one above it, and the caller may have that very page locked (I9).
+ */
+static void
+cb_search_forget_below(Relation rel, int target_level)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+
+#ifdef CB_MUTATE_I9_OLDROOT
+	return;
+#endif
+	if (cache->root_level < target_level)
+		cache->root = InvalidBlockNumber;
+}
+
+/*
  * One attempt of cb_tree_descend_for_write(): InvalidBuffer if an incomplete
  * split had to be finished on the way.
  */
@@ -564,15 +582,16 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 								int target_level, CbDescent *descent)
 {
 	int			level;
-	Buffer		buf = cb_search_get_root(kd->rel,
-										 BUFFER_LOCK_SHARE,
-										 target_level == 0 ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE,
-										 NULL, &level);
+	Buffer		buf;
 	int			lockmode = BUFFER_LOCK_SHARE;
 
+	cb_search_forget_below(kd->rel, target_level);
+	buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
+							 target_level == 0 ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE,
+							 NULL, &level);
 	if (level < target_level)
 	{
-		/* the root has been split by another meanwhile: look again */
+		/* the metapage is damaged, if it stays like that */
 		UnlockReleaseBuffer(buf);
 		cb_rel_cache(kd->rel)->root = InvalidBlockNumber;
 		return InvalidBuffer;
