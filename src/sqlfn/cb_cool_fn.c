@@ -35,8 +35,8 @@ typedef struct CbCoolBounds
 } CbCoolBounds;
 
 /*
- * Opens the index and its table.  The table's lock keeps VACUUM away, as it
- * has to be while leaves are taken out of the tree.
+ * Opens the user's index and its table.  The table's lock keeps VACUUM away, as
+ * it has to be while leaves are taken out of the tree.
  */
 static Relation
 cb_cool_fn_open(Oid indexoid, Relation *heap)
@@ -45,11 +45,13 @@ cb_cool_fn_open(Oid indexoid, Relation *heap)
 	LOCKMODE	lockmode = ShareUpdateExclusiveLock;
 	Relation	rel;
 
+	cb_sqlfn_check_owner(indexoid);
+
 #ifdef CB_MUTATE_A11_COOL
 	lockmode = AccessShareLock;
 #endif
 	*heap = OidIsValid(heapoid) ? table_open(heapoid, lockmode) : NULL;
-	rel = cb_sqlfn_open_index(indexoid, RowExclusiveLock);
+	rel = cb_sqlfn_open_own_index(indexoid, RowExclusiveLock);
 	if (*heap == NULL || rel->rd_index->indrelid != heapoid)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -152,7 +154,6 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 	cb_require_preload();
 	cb_sqlfn_check_primary("cache_batch_cool");
 	rel = cb_cool_fn_open(PG_GETARG_OID(0), &heap);
-	cb_sqlfn_check_owner(rel);
 	cb_cool_fn_get_bounds(fcinfo, rel, &bounds);
 	range->lo = bounds.lo;
 	range->at = bounds.hi;
@@ -178,8 +179,8 @@ cache_batch_warm(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
-	cb_sqlfn_check_owner(rel);
+	cb_require_preload();
+	rel = cb_sqlfn_open_own_index(PG_GETARG_OID(0), AccessShareLock);
 	cb_cool_fn_get_bounds(fcinfo, rel, &bounds);
 
 	cb_owner_begin(rel, &mark);

@@ -18,6 +18,7 @@
 #include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_tree.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_flush);
@@ -66,11 +67,22 @@ cb_sqlfn_check_primary(const char *function)
 }
 
 void
-cb_sqlfn_check_owner(Relation rel)
+cb_sqlfn_check_owner(Oid oid)
 {
-	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX,
-					   RelationGetRelationName(rel));
+	if (!pg_class_ownercheck(oid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, get_rel_name(oid));
+}
+
+/* The owner may be another one by the time that the lock is there. */
+Relation
+cb_sqlfn_open_own_index(Oid indexoid, LOCKMODE lockmode)
+{
+	Relation	rel;
+
+	cb_sqlfn_check_owner(indexoid);
+	rel = cb_sqlfn_open_index(indexoid, lockmode);
+	cb_sqlfn_check_owner(indexoid);
+	return rel;
 }
 
 /* Moves all down to the tree; returns whether range buffers had entries. */
@@ -122,8 +134,7 @@ cache_batch_flush(PG_FUNCTION_ARGS)
 
 	cb_require_preload();
 	cb_sqlfn_check_primary("cache_batch_flush");
-	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), RowExclusiveLock);
-	cb_sqlfn_check_owner(rel);
+	rel = cb_sqlfn_open_own_index(PG_GETARG_OID(0), RowExclusiveLock);
 	moved = cb_flush_fn_sweep(rel);
 	relation_close(rel, RowExclusiveLock);
 

@@ -20,7 +20,13 @@ extern Relation cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode);
 /* Raises an error if recovery is in progress; names the function. */
 extern void cb_sqlfn_check_primary(const char *function);
 
-/* Raises an error if the index is not the user's. */
-extern void cb_sqlfn_check_owner(Relation rel);
+/*
+ * Raises an error if the relation is not the user's.  Before a lock is taken, as
+ * one that is waited for keeps others away, too.
+ */
+extern void cb_sqlfn_check_owner(Oid oid);
+
+/* Opens an index of the user's. */
+extern Relation cb_sqlfn_open_own_index(Oid indexoid, LOCKMODE lockmode);
 
 #endif							/* CB_SQLFN_H */
