@@ -43,3 +43,27 @@ SELECT cache_batch_flush('comparison_journal_k');
 DROP TABLE comparison, comparison_journal;
 DROP OPERATOR CLASS int4_exception_ops USING cachebatch;
 DROP FUNCTION cmp_exception;
+
+-- one that sees how much memory applying takes: not more for more entries, though
+-- all of them belong to the last leaf
+CREATE FUNCTION cmp_memory(a int4, b int4) RETURNS int4 LANGUAGE plpgsql AS $$
+BEGIN
+	-- seldom, other than while entries are sorted
+	IF b > a + 500 THEN
+		IF (SELECT sum(total_bytes) > 400000 FROM pg_backend_memory_contexts WHERE name = 'cache_batch apply') THEN
+			RAISE EXCEPTION 'applying takes more than 400 kB';
+		END IF;
+	END IF;
+	RETURN btint4cmp(a, b);
+END $$;
+CREATE OPERATOR CLASS int4_memory_ops FOR TYPE int4 USING cachebatch AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 cmp_memory(int4, int4);
+SET cache_batch.stage_size = '1MB';
+CREATE TABLE comparison (k int4);
+CREATE INDEX comparison_k ON comparison USING cachebatch (k int4_memory_ops) WITH (buffered = off);
+INSERT INTO comparison SELECT g FROM generate_series(1, 40000) g;
+DROP TABLE comparison;
+DROP OPERATOR CLASS int4_memory_ops USING cachebatch;
+DROP FUNCTION cmp_memory;
+RESET cache_batch.stage_size;

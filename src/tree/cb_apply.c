@@ -195,8 +195,11 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 	int			covered = cb_apply_count_covered(kd, page, entries, n);
 	OffsetNumber low = CbPageFirstPlain(page);
 
-	batch->tuples = palloc(sizeof(IndexTuple) * covered);
-	batch->offsets = palloc(sizeof(OffsetNumber) * covered);
+	/* the last leaf covers all that ascends, which may be very many */
+	int			most = Min(covered, limit / sizeof(IndexTupleData) + 1);
+
+	batch->tuples = palloc(sizeof(IndexTuple) * most);
+	batch->offsets = palloc(sizeof(OffsetNumber) * most);
 	batch->n = 0;
 	batch->ndead = 0;
 	batch->len = 0;
@@ -222,6 +225,7 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 										&itup->t_tid) &&
 					  cb_key_compare(kd, batch->tuples[batch->n - 1], itup) == 0))
 			continue;
+		Assert(batch->n < most);
 		batch->tuples[batch->n] = itup;
 		batch->offsets[batch->n] = low;
 		batch->len += size;
