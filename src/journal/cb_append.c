@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
+#include "storage/proc.h"
 #include "wal/cb_wal.h"
 
 /* entries of a batch that go to one page, as the bytes that it will hold */
@@ -426,7 +427,11 @@ typedef struct CbAppend
 	bool		stopped;		/* by the sink */
 } CbAppend;
 
-/* Lock the fresh page under the lane.  False: it cannot be used any more. */
+/*
+ * Lock the fresh page under the lane.  False: it cannot be used any more.  Standbys
+ * were told of its reuse when it was obtained.  A page that others have used and
+ * deleted since is not free, as our snapshot or transaction id is older than that.
+ */
 static bool
 cb_append_claim(CbAppend *append)
 {
@@ -529,6 +534,7 @@ cb_append_get_fresh(CbAppend *append)
 	CbMetaPageData meta;
 
 	cb_append_drop_fresh(append);
+	Assert(TransactionIdIsValid(MyProc->xmin) || TransactionIdIsValid(MyProc->xid));
 	append->fresh = cb_tree_alloc_page(append->rel);
 	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
 	cb_tree_read_meta(append->rel, NULL, &meta);
