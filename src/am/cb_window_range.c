@@ -13,6 +13,7 @@
 
 #include "am/cb_scan.h"
 #include "flush/cb_flush.h"
+#include "flush/cb_pace.h"
 #include "utils/memutils.h"
 
 /*
@@ -157,7 +158,9 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	}
 
 	/* a scan that goes on reads each page of a run once, for many windows */
-	if (ranges->nwanted > 0 && so->starting)
+	if (so->starting)
+		cb_pace_note_scan();
+	if (so->starting && ranges->nwanted > 0)
 		cb_flush_note_run_reads(&so->view, ranges->state.blkno,
 								ranges->nwanted, ranges->state.nentries);
 	CB_TEST_POINT("scan-range-read");

@@ -21,6 +21,7 @@ extern int	cb_pool_size;		/* kB; -1: as large as the LLC, 0: no buckets */
 
 extern int	cb_max_workers;		/* background workers that flush */
 extern int	cb_max_delay;		/* ms until a bucket's entries are flushed */
+extern double cb_scan_delay;	/* ms that a worker pauses for a scan */
 
 extern int	cb_heat_size;		/* kB; -1: by shared_buffers, 0: no heat */
 extern int	cb_heat_epoch;		/* s */

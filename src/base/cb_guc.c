@@ -21,6 +21,7 @@ char	   *cb_cold_threshold;
 int			cb_cold_rate;
 char	   *cb_spill_threshold;
 int			cb_spill_target = 64;
+double		cb_scan_delay;
 bool		cb_preloaded = false;
 
 /*
@@ -157,6 +158,13 @@ cb_guc_define_sizes(void)
 							&cb_spill_target,
 							64, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomRealVariable("cache_batch.scan_delay",
+							 "Time that a worker pauses for each scan of an index with range buffers that began while it flushed.",
+							 "It pauses at most twice as long as it has worked.  0: not at all.",
+							 &cb_scan_delay,
+							 3, 0, 1000,
+							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 }
 
 /* Defines every setting and reserves the prefix; once, at load. */

@@ -141,6 +141,7 @@ typedef struct CbPool
 	CbFreeList	free_chunks;
 	CbFreeList	free_buckets;
 	cb_atomic64 no_room;		/* publications that found none */
+	cb_atomic64 scans;			/* that began where there are range buffers */
 	int			lock_tranche;
 } CbPool;
 
@@ -155,6 +156,7 @@ extern void cb_pool_shmem_startup(void);
 extern uint64 cb_pool_size_bytes(void);
 extern bool cb_pool_is_low(void);
 extern bool cb_pool_is_very_low(void);
+extern bool cb_pool_is_nearly_full(void);
 extern uint32 cb_pool_open_chunk(void);
 extern void cb_pool_free_chunk(CbPoolChunk *chunk);
 extern CbBucket *cb_pool_fullest_bucket(void);

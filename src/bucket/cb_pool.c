@@ -33,6 +33,7 @@
 /* the pool is low when fewer than this part of its chunks is free */
 #define CB_POOL_LOW_PART		8
 #define CB_POOL_VERY_LOW_PART	32
+#define CB_POOL_LAST_PART		64
 
 CbPool	   *cb_pool = NULL;
 CbPoolChunk *cb_pool_chunks = NULL;
@@ -262,6 +263,14 @@ cb_pool_is_very_low(void)
 {
 	return cb_freelist_count(&cb_pool->free_chunks) <
 		cb_pool->nchunks / CB_POOL_VERY_LOW_PART;
+}
+
+/* ... and will single entries find no room soon? */
+bool
+cb_pool_is_nearly_full(void)
+{
+	return cb_freelist_count(&cb_pool->free_chunks) <
+		cb_pool->nchunks / CB_POOL_LAST_PART;
 }
 
 /* The number of an empty chunk, held for one list; CB_NONE: no room. */

@@ -18,6 +18,7 @@
 #include "access/xlog.h"
 #include "base/cb_base.h"
 #include "flush/cb_flush.h"
+#include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
@@ -530,7 +531,8 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	if (cb_queue_is_served())
 	{
 		cb_flush_request_all(result);
-		if (large && may_work && cb_pool_is_very_low())
+		if (large && may_work && cb_pool_is_very_low() &&
+			!cb_pace_wait_for_room())
 			(void) cb_flush_help(rel, desc, attach_id);
 		return;
 	}

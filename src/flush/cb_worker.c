@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "base/cb_base.h"
 #include "catalog/pg_class.h"
+#include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -49,6 +50,9 @@
 
 /* how long it works before another database may have its turn */
 #define CB_WORKER_TURN_MS		1000
+
+/* how often it looks whether it should end a pause */
+#define CB_WORKER_LOOK_MS		10
 
 #define CB_WORKER_RETRY_MS		1000	/* after the first failure */
 #define CB_WORKER_RETRY_MAX_MS	60000
@@ -528,9 +532,38 @@ cb_worker_absorb(void)
 	}
 }
 
+/*
+ * Gives way to scans for some microseconds, unless it is wanted elsewhere or
+ * single entries will find no room.
+ */
+static void
+cb_worker_pause(int64 duration)
+{
+	TimestampTz end = GetCurrentTimestamp() + duration;
+
+	if (duration == 0)
+		return;
+	pgstat_report_activity(STATE_IDLE, NULL);
+	pg_atomic_write_u32(&cb_worker->state, CB_WORKER_PAUSING);
+	CB_TEST_POINT("worker-pause");
+	while (!cb_worker_must_leave() && !cb_pool_is_nearly_full())
+	{
+		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+
+		if (left <= 0)
+			break;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 Min(left, CB_WORKER_LOOK_MS), PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
+}
+
 static void
 cb_worker_serve(void)
 {
+	CbPace		pace = {0};
+
 	while (!cb_worker_must_leave())
 	{
 		cb_worker_absorb();
@@ -542,7 +575,12 @@ cb_worker_serve(void)
 				break;
 		}
 		else
+		{
+			cb_pace_begin(&pace);
 			cb_worker_transaction();
+			cb_pace_end(&pace);
+			cb_worker_pause(cb_pace_take_pause(&pace));
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ typedef enum CbWorkerState
 	CB_WORKER_STARTING,			/* the launcher has asked for it */
 	CB_WORKER_CONNECTING,
 	CB_WORKER_IDLE,
+	CB_WORKER_PAUSING,			/* it gives way to scans */
 	CB_WORKER_FLUSHING,
 	CB_WORKER_GONE				/* the launcher has not seen it yet */
 } CbWorkerState;
@@ -136,7 +137,8 @@ typedef struct CbWorkerRow
 {
 	int			pid;
 	Oid			dboid;
-	const char *state;			/* "starting", "idle", "flushing"; for */
+	const char *state;			/* "starting", "idle", "pausing", "flushing";
+								 * for */
 	/* databases "suspended", "failing", "waiting", "idle" */
 	Oid			indexoid;		/* Invalid: none */
 	uint32		pending;		/* requests that wait; of a database */

@@ -20,6 +20,8 @@ cb_worker_list_state(uint32 state)
 			return "starting";
 		case CB_WORKER_IDLE:
 			return "idle";
+		case CB_WORKER_PAUSING:
+			return "pausing";
 		case CB_WORKER_FLUSHING:
 			return "flushing";
 		default:

@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_pace.h
+ *	  Flushes give way to scans.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_PACE_H
+#define CB_PACE_H
+
+#include "datatype/timestamp.h"
+
+/* what a worker has done since its last pause; begins with zeroes */
+typedef struct CbPace
+{
+	int64		worked;			/* microseconds */
+	uint64		scans;			/* that began meanwhile */
+	TimestampTz began;
+	uint64		scans_before;
+} CbPace;
+
+/* A scan begins where there are range buffers. */
+extern void cb_pace_note_scan(void);
+
+/* Around a worker's transaction. */
+extern void cb_pace_begin(CbPace *pace);
+extern void cb_pace_end(CbPace *pace);
+
+/* Microseconds for which the worker should pause now, and begins anew. */
+extern int64 cb_pace_take_pause(CbPace *pace);
+
+/*
+ * Waits for room in the pool, for a time, if a worker pauses.  False: there is
+ * none, so the caller should help.  No LWLock is held; interrupts are served.
+ */
+extern bool cb_pace_wait_for_room(void);
+
+#endif							/* CB_PACE_H */
