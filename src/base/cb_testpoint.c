@@ -62,6 +62,7 @@ typedef struct CbTestPoints
 bool		cb_test_buckets = true;
 int			cb_test_tail = -1;
 int			cb_test_max_buckets = 0;
+bool		cb_test_join = false;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
 bool		cb_test_read_ahead = false;
@@ -216,6 +217,12 @@ cb_testpoint_define_guc(void)
 							&cb_test_max_buckets,
 							0, 0, 512,
 							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("cache_batch.test_join",
+							 "Whether this session's flushes join nearly empty buckets as if the pool were short.",
+							 NULL,
+							 &cb_test_join,
+							 false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_run_min",
 							"Entries that are enough for a run of a range buffer.",
 							"-1: as many as without it.",

@@ -55,7 +55,8 @@ typedef struct CbPoolChunk
 	cb_atomic64 *filter;		/* of its entries' hashes, if they have any */
 	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL */
 	uint32		number;
-	uint32		bucket;			/* that it was opened for */
+	uint32		bucket;			/* that it was opened for, or that was joined
+								 * with; lists it while nobody owns it */
 	uint32		nlists;			/* desc->lock EXCL, or its owner's */
 } CbPoolChunk;
 

@@ -12,7 +12,8 @@
  * if nobody else can be reading the chunk's order: it holds the bucket's lock
  * exclusively, its holders are its lists and this reader's pin, nobody owns
  * it; and if other buckets list it, the descriptor's lock is held exclusively,
- * too.
+ * too.  The bucket may have been joined with another one since the view was
+ * opened; then its lock says nothing.
  *
  *-------------------------------------------------------------------------
  */
@@ -137,6 +138,20 @@ cb_view_compare(const void *a, const void *b, void *arg)
 }
 
 /*
+ * Does the bucket of the view, and no other one, list the chunk?  While nobody
+ * owns it, the chunk names one that does; that changes with desc->lock EXCL only.
+ */
+static bool
+cb_view_lists_alone(const CbBucketView *view, const CbPoolChunk *chunk)
+{
+#ifndef CB_MUTATE_A5_JOIN
+	if (chunk->bucket != view->bucket->number)
+		return false;
+#endif
+	return chunk->nlists == 1;
+}
+
+/*
  * Makes the order the chunk's own, if nobody else can be reading that.  The
  * bucket's lock keeps new readers and owners out if it is the only one that
  * lists the chunk, else the descriptor's does.
@@ -150,7 +165,7 @@ cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 
 	LWLockAcquire(&view->desc->lock, shared ? LW_EXCLUSIVE : LW_SHARED);
 	LWLockAcquire(&view->bucket->lock, LW_EXCLUSIVE);
-	if ((shared || chunk->nlists == 1) &&
+	if ((shared || cb_view_lists_alone(view, chunk)) &&
 		cb_load_acquire(&chunk->chunk.holders) == chunk->nlists + 1 &&
 		cb_load_acquire(&chunk->chunk.owner) == 0 &&
 		view->desc->attach_id == view->attach_id)
@@ -178,6 +193,7 @@ cb_view_sort(const CbKeyDesc *kd, CbBucketView *view, int i)
 	cb_chunk_sort(&chunk->chunk, n, order, scratch, cb_view_compare,
 				  unconstify(CbKeyDesc *, kd));
 	pfree(scratch);
+	CB_TEST_POINT("view-sorted");
 	if (!cb_view_install_order(view, chunk, order, n))
 		return order;
 	view->chunks[i].nsorted = n;

@@ -88,6 +88,19 @@ cb_flush_collect(CbFlush *flush)
 	}
 }
 
+/* Was the bucket flushed nearly empty, as others need the room? */
+static bool
+cb_flush_may_join(const CbFlush *flush)
+{
+	if (flush->nchunks > 2)
+		return false;
+#ifdef CB_TESTPOINTS
+	if (cb_test_join)
+		return true;
+#endif
+	return flush->cause == CB_FLUSH_PRESSURE;
+}
+
 /*
  * Divides the bucket at a leaf's bound near the middle of what was flushed, if
  * it filled up and its leaves got few entries each, or would have.  The other
@@ -109,7 +122,7 @@ cb_flush_adapt(CbFlush *flush, uint32 bucket)
 			(void) cb_layout_split(&flush->kd, flush->desc, flush->attach_id,
 								   bucket, separator);
 	}
-	else if (flush->cause == CB_FLUSH_PRESSURE && flush->nchunks <= 2)
+	else if (cb_flush_may_join(flush))
 		(void) cb_layout_merge(flush->desc, flush->attach_id, bucket);
 }
 
