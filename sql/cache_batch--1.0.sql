@@ -3,76 +3,81 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION cache_batch" to load this file. \quit
 
+-- Views and function bodies are bound to what names mean now: to nothing that
+-- others have put into the extension's schema.  What is ours is named with it, and
+-- called with all arguments, of its own types, so that no overload fits better.
+SET LOCAL search_path TO pg_catalog, pg_temp;
+
 -- fails unless the library is in shared_preload_libraries
-CREATE FUNCTION cache_batch_require_preload() RETURNS void
+CREATE FUNCTION @extschema@.cache_batch_require_preload() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE;
-SELECT cache_batch_require_preload();
-DROP FUNCTION cache_batch_require_preload();
+SELECT @extschema@.cache_batch_require_preload();
+DROP FUNCTION @extschema@.cache_batch_require_preload();
 
 -- access method
 
-CREATE FUNCTION cache_batch_handler(internal) RETURNS index_am_handler
+CREATE FUNCTION @extschema@.cache_batch_handler(internal) RETURNS index_am_handler
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
-CREATE ACCESS METHOD cachebatch TYPE INDEX HANDLER cache_batch_handler;
+CREATE ACCESS METHOD cachebatch TYPE INDEX HANDLER @extschema@.cache_batch_handler;
 COMMENT ON ACCESS METHOD cachebatch IS
 	'ordered index that takes insertions in batches';
 
 -- operator classes
 
-CREATE FUNCTION cache_batch_adopt_operator_classes(
+CREATE FUNCTION @extschema@.cache_batch_adopt_operator_classes(
 	builtin_only boolean DEFAULT false) RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE
 SET search_path TO pg_catalog, pg_temp;
-COMMENT ON FUNCTION cache_batch_adopt_operator_classes(boolean) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_adopt_operator_classes(boolean) IS
 	'creates a cachebatch operator class for each btree operator class that has none yet; returns how many';
 
 -- the server's own; they become members of this extension
-SELECT cache_batch_adopt_operator_classes(builtin_only => true);
+SELECT @extschema@.cache_batch_adopt_operator_classes(builtin_only => true);
 
 -- flushing
 
-CREATE FUNCTION cache_batch_flush(index regclass) RETURNS boolean
+CREATE FUNCTION @extschema@.cache_batch_flush(index regclass) RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION cache_batch_flush(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_flush(regclass) IS
 	'moves all entries of an index''s journal to its tree; false if there were none';
 
 -- packing
 
-CREATE FUNCTION cache_batch_cool(index regclass) RETURNS bigint
+CREATE FUNCTION @extschema@.cache_batch_cool(index regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION cache_batch_cool(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_cool(regclass) IS
 	'packs all leaves of an index densely; returns how many pages that freed';
 
-CREATE FUNCTION cache_batch_cool(index regclass, lo anyelement, hi anyelement)
+CREATE FUNCTION @extschema@.cache_batch_cool(index regclass, lo anyelement, hi anyelement)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION cache_batch_cool(regclass, anyelement, anyelement) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_cool(regclass, anyelement, anyelement) IS
 	'the same for the leaves of a range of keys of the first column; null: no bound';
 
-CREATE FUNCTION cache_batch_warm(index regclass) RETURNS bigint
+CREATE FUNCTION @extschema@.cache_batch_warm(index regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION cache_batch_warm(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_warm(regclass) IS
 	'reads all leaves of an index into memory, and lets them count as used; returns how many';
 
-CREATE FUNCTION cache_batch_warm(index regclass, lo anyelement, hi anyelement)
+CREATE FUNCTION @extschema@.cache_batch_warm(index regclass, lo anyelement, hi anyelement)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION cache_batch_warm(regclass, anyelement, anyelement) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_warm(regclass, anyelement, anyelement) IS
 	'the same for the leaves of a range of keys of the first column; null: no bound';
 
 -- checking
 
-CREATE FUNCTION cache_batch_verify(index regclass,
+CREATE FUNCTION @extschema@.cache_batch_verify(index regclass,
 								   heapallindexed boolean DEFAULT false)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION cache_batch_verify(regclass, boolean) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_verify(regclass, boolean) IS
 	'checks the structure of an index, and if asked that it has an entry for each row; raises an error at the first fault';
 
 -- looking inside
 
-CREATE FUNCTION cache_batch_metapage(index regclass,
+CREATE FUNCTION @extschema@.cache_batch_metapage(index regclass,
 	OUT magic text,
 	OUT version integer,
 	OUT build_id uuid,
@@ -85,7 +90,7 @@ CREATE FUNCTION cache_batch_metapage(index regclass,
 	OUT range_root bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_page(index regclass, blkno bigint,
+CREATE FUNCTION @extschema@.cache_batch_page(index regclass, blkno bigint,
 	OUT type text,
 	OUT level integer,
 	OUT flags text[],
@@ -97,7 +102,7 @@ CREATE FUNCTION cache_batch_page(index regclass, blkno bigint,
 	OUT journal_seq bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_page_items(index regclass, blkno bigint,
+CREATE FUNCTION @extschema@.cache_batch_page_items(index regclass, blkno bigint,
 	OUT itemoffset integer,
 	OUT ordinal integer,
 	OUT itemlen integer,
@@ -109,7 +114,7 @@ CREATE FUNCTION cache_batch_page_items(index regclass, blkno bigint,
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_journal(index regclass,
+CREATE FUNCTION @extschema@.cache_batch_journal(index regclass,
 	OUT seq bigint,
 	OUT block bigint,
 	OUT nentries integer,
@@ -117,7 +122,7 @@ CREATE FUNCTION cache_batch_journal(index regclass,
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_bucket_list(index regclass,
+CREATE FUNCTION @extschema@.cache_batch_bucket_list(index regclass,
 	OUT "position" integer,
 	OUT bucket integer,
 	OUT chunks integer,
@@ -129,10 +134,10 @@ CREATE FUNCTION cache_batch_bucket_list(index regclass,
 	OUT oldest timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION cache_batch_bucket_list(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_bucket_list(regclass) IS
 	'the cache-buckets of an index in the order of their keys; none if it has none at present';
 
-CREATE FUNCTION cache_batch_ranges(index regclass,
+CREATE FUNCTION @extschema@.cache_batch_ranges(index regclass,
 	OUT "position" integer,
 	OUT block bigint,
 	OUT runs integer,
@@ -142,12 +147,12 @@ CREATE FUNCTION cache_batch_ranges(index regclass,
 	OUT retired_pages integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION cache_batch_ranges(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_ranges(regclass) IS
 	'the ranges of an index''s range buffers in the order of their keys: what waits there for the tree; none if it has never had any';
 
 -- statistics
 
-CREATE FUNCTION cache_batch_stat_get(index oid,
+CREATE FUNCTION @extschema@.cache_batch_stat_get(index oid,
 	OUT staged bigint,
 	OUT journaled bigint,
 	OUT direct bigint,
@@ -172,12 +177,12 @@ CREATE FUNCTION cache_batch_stat_get(index oid,
 	OUT vacuum_skipped bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_stat_reset() RETURNS void
+CREATE FUNCTION @extschema@.cache_batch_stat_reset() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION cache_batch_stat_reset() IS
+COMMENT ON FUNCTION @extschema@.cache_batch_stat_reset() IS
 	'resets the counters of this database''s cachebatch indexes and flush workers, and that of the pool';
 
-CREATE FUNCTION cache_batch_stat_get_pool(
+CREATE FUNCTION @extschema@.cache_batch_stat_get_pool(
 	OUT pool_size bigint,
 	OUT chunk_size bigint,
 	OUT chunks bigint,
@@ -190,7 +195,7 @@ CREATE FUNCTION cache_batch_stat_get_pool(
 	OUT no_room bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_stat_get_descriptors(
+CREATE FUNCTION @extschema@.cache_batch_stat_get_descriptors(
 	OUT datid oid,
 	OUT indexrelid oid,
 	OUT relfilenode oid,
@@ -205,7 +210,7 @@ CREATE FUNCTION cache_batch_stat_get_descriptors(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_stat_get_workers(
+CREATE FUNCTION @extschema@.cache_batch_stat_get_workers(
 	OUT pid integer,
 	OUT datid oid,
 	OUT state text,
@@ -219,7 +224,7 @@ CREATE FUNCTION cache_batch_stat_get_workers(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION cache_batch_stat_get_heat(index oid,
+CREATE FUNCTION @extschema@.cache_batch_stat_get_heat(index oid,
 	OUT min_age integer,
 	OUT max_age integer,
 	OUT blocks_read bigint,
@@ -227,7 +232,7 @@ CREATE FUNCTION cache_batch_stat_get_heat(index oid,
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE VIEW cache_batch_stat_indexes AS
+CREATE VIEW @extschema@.cache_batch_stat_indexes AS
 SELECT n.nspname AS schemaname,
 	   t.relname AS relname,
 	   i.relname AS indexrelname,
@@ -265,13 +270,13 @@ FROM pg_class i
 	 JOIN pg_index x ON x.indexrelid = i.oid
 	 JOIN pg_class t ON t.oid = x.indrelid
 	 JOIN pg_namespace n ON n.oid = i.relnamespace
-	 CROSS JOIN LATERAL cache_batch_stat_get(i.oid) s
+	 CROSS JOIN LATERAL @extschema@.cache_batch_stat_get(i.oid) s
 WHERE i.relkind = 'i'
-  AND a.amhandler = 'cache_batch_handler(internal)'::regprocedure;
-COMMENT ON VIEW cache_batch_stat_indexes IS
+  AND a.amhandler = '@extschema@.cache_batch_handler(internal)'::regprocedure;
+COMMENT ON VIEW @extschema@.cache_batch_stat_indexes IS
 	'one row for each cachebatch index: how entries went from statements to its tree';
 
-CREATE VIEW cache_batch_stat_pool AS
+CREATE VIEW @extschema@.cache_batch_stat_pool AS
 SELECT p.pool_size,
 	   p.chunk_size,
 	   p.chunks,
@@ -282,11 +287,11 @@ SELECT p.pool_size,
 	   p.descriptors_used,
 	   p.indexes,
 	   p.no_room
-FROM cache_batch_stat_get_pool() p;
-COMMENT ON VIEW cache_batch_stat_pool IS
+FROM @extschema@.cache_batch_stat_get_pool() p;
+COMMENT ON VIEW @extschema@.cache_batch_stat_pool IS
 	'one row: the shared memory for cache-buckets, of all databases';
 
-CREATE VIEW cache_batch_stat_databases AS
+CREATE VIEW @extschema@.cache_batch_stat_databases AS
 SELECT s.datid,
 	   d.datname,
 	   count(*) AS indexes,
@@ -294,13 +299,13 @@ SELECT s.datid,
 	   sum(s.chunks)::bigint AS chunks,
 	   sum(s.entries)::bigint AS entries,
 	   sum(s.bytes)::bigint AS bytes
-FROM cache_batch_stat_get_descriptors() s
+FROM @extschema@.cache_batch_stat_get_descriptors() s
 	 LEFT JOIN pg_database d ON d.oid = s.datid
 GROUP BY s.datid, d.datname;
-COMMENT ON VIEW cache_batch_stat_databases IS
+COMMENT ON VIEW @extschema@.cache_batch_stat_databases IS
 	'one row for each database whose indexes have cache-buckets: what they use of the pool';
 
-CREATE VIEW cache_batch_stat_buckets AS
+CREATE VIEW @extschema@.cache_batch_stat_buckets AS
 SELECT n.nspname AS schemaname,
 	   t.relname AS relname,
 	   i.relname AS indexrelname,
@@ -314,16 +319,16 @@ SELECT n.nspname AS schemaname,
 	   s.journal_bytes,
 	   s.swept,
 	   s.attached_at
-FROM cache_batch_stat_get_descriptors() s
+FROM @extschema@.cache_batch_stat_get_descriptors() s
 	 JOIN pg_database d ON d.oid = s.datid AND d.datname = current_database()
 	 JOIN pg_class i ON i.oid = s.indexrelid AND i.relfilenode = s.relfilenode
 	 JOIN pg_index x ON x.indexrelid = i.oid
 	 JOIN pg_class t ON t.oid = x.indrelid
 	 JOIN pg_namespace n ON n.oid = i.relnamespace;
-COMMENT ON VIEW cache_batch_stat_buckets IS
+COMMENT ON VIEW @extschema@.cache_batch_stat_buckets IS
 	'one row for each index of this database that has cache-buckets: what they hold';
 
-CREATE VIEW cache_batch_stat_workers AS
+CREATE VIEW @extschema@.cache_batch_stat_workers AS
 SELECT w.pid,
 	   w.datid,
 	   d.datname,
@@ -336,16 +341,16 @@ SELECT w.pid,
 	   w.last_error_code,
 	   w.last_error,
 	   w.last_error_at
-FROM cache_batch_stat_get_workers() w
+FROM @extschema@.cache_batch_stat_get_workers() w
 	 JOIN pg_database d ON d.oid = w.datid
 	 LEFT JOIN pg_class i ON i.oid = w.indexrelid
 		AND d.datname = current_database()
 WHERE w.pid IS NOT NULL OR w.state <> 'idle' OR w.requests > 0
    OR w.last_error_at IS NOT NULL;
-COMMENT ON VIEW cache_batch_stat_workers IS
+COMMENT ON VIEW @extschema@.cache_batch_stat_workers IS
 	'one row for each flush worker and, without pid, one for each database that had any';
 
-CREATE VIEW cache_batch_stat_heat AS
+CREATE VIEW @extschema@.cache_batch_stat_heat AS
 SELECT n.nspname AS schemaname,
 	   t.relname AS relname,
 	   i.relname AS indexrelname,
@@ -360,15 +365,15 @@ FROM pg_class i
 	 JOIN pg_index x ON x.indexrelid = i.oid
 	 JOIN pg_class t ON t.oid = x.indrelid
 	 JOIN pg_namespace n ON n.oid = i.relnamespace
-	 CROSS JOIN LATERAL cache_batch_stat_get_heat(i.oid) s
+	 CROSS JOIN LATERAL @extschema@.cache_batch_stat_get_heat(i.oid) s
 WHERE i.relkind = 'i'
-  AND a.amhandler = 'cache_batch_handler(internal)'::regprocedure;
-COMMENT ON VIEW cache_batch_stat_heat IS
+  AND a.amhandler = '@extschema@.cache_batch_handler(internal)'::regprocedure;
+COMMENT ON VIEW @extschema@.cache_batch_stat_heat IS
 	'how many blocks of each cachebatch index were last read, and last written, how many epochs ago: a histogram, one row for each class of ages';
 
 -- advice
 
-CREATE FUNCTION cache_batch_model(
+CREATE FUNCTION @extschema@.cache_batch_model(
 	leaves bigint,
 	pool_size bigint,
 	entry_size integer DEFAULT 20,
@@ -394,11 +399,11 @@ CREATE FUNCTION cache_batch_model(
 	OUT cost_ratio double precision,
 	OUT pool_fades bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION cache_batch_model(bigint, bigint, integer, integer, bigint,
+COMMENT ON FUNCTION @extschema@.cache_batch_model(bigint, bigint, integer, integer, bigint,
 	integer, double precision, double precision, double precision) IS
 	'what batching saves an index of so many leaves with a pool of so many bytes: entries a leaf visit, misses, time; estimates';
 
-CREATE FUNCTION cache_batch_swap_obstacle(index regclass) RETURNS text
+CREATE FUNCTION @extschema@.cache_batch_swap_obstacle(index regclass) RETURNS text
 STABLE STRICT PARALLEL SAFE LANGUAGE sql
 SET search_path TO pg_catalog, pg_temp
 BEGIN ATOMIC
@@ -431,7 +436,7 @@ FROM pg_class c
 	 JOIN pg_index x ON x.indexrelid = c.oid
 WHERE c.oid = index;
 END;
-COMMENT ON FUNCTION cache_batch_swap_obstacle(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_swap_obstacle(regclass) IS
 	'why a cachebatch index cannot take the place of an index; null if it can';
 
 
@@ -439,7 +444,7 @@ COMMENT ON FUNCTION cache_batch_swap_obstacle(regclass) IS
 -- names and ends with options and condition, which are known, and is cut there:
 -- between them are the columns with all that belongs to them.  If it does not
 -- begin and end like that, nothing is returned at all.
-CREATE FUNCTION cache_batch_swap(index regclass) RETURNS SETOF text
+CREATE FUNCTION @extschema@.cache_batch_swap(index regclass) RETURNS SETOF text
 STABLE STRICT PARALLEL SAFE LANGUAGE sql
 SET search_path TO pg_catalog, pg_temp
 BEGIN ATOMIC
@@ -496,7 +501,7 @@ WITH member AS (
 				  length(p.def) - length(p.head) - length(e.tail)) AS columns,
 		   left(p.def, length(p.head)) = p.head
 		   AND right(p.def, length(e.tail)) = e.tail
-		   AND cache_batch_swap_obstacle(p.oid) IS NULL AS known
+		   AND @extschema@.cache_batch_swap_obstacle(p.oid::regclass) IS NULL AS known
 	FROM part p
 		 CROSS JOIN LATERAL (
 			SELECT concat(p.had_options, p.condition) AS tail) e
@@ -558,10 +563,10 @@ FROM statement s
 WHERE (SELECT bool_and(p.known) FROM piece p)
 ORDER BY s.step, s.place, s.text;
 END;
-COMMENT ON FUNCTION cache_batch_swap(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_swap(regclass) IS
 	'statements that put a cachebatch index in the place of a btree index, one a row, to be run outside a transaction; none where that cannot be done';
 
-CREATE FUNCTION cache_batch_advise(
+CREATE FUNCTION @extschema@.cache_batch_advise(
 	relation regclass DEFAULT NULL,
 	pool_size bigint DEFAULT NULL,
 	min_size bigint DEFAULT 8388608,
@@ -592,7 +597,7 @@ WITH server AS (
 		   pg_size_bytes(current_setting('shared_buffers'))::double precision
 			   AS shared_buffers,
 		   current_setting('block_size')::integer AS block_size
-	FROM cache_batch_stat_pool p
+	FROM @extschema@.cache_batch_stat_pool p
 ), stats AS MATERIALIZED (
 	-- once for all: it can be looked up by names only
 	SELECT g.schemaname, g.tablename, g.attname, g.avg_width, g.correlation,
@@ -656,10 +661,10 @@ WITH server AS (
 		 CROSS JOIN server v
 		 CROSS JOIN LATERAL (SELECT pg_relation_size(i.oid) AS bytes) z
 		 JOIN keys k ON k.oid = i.oid
-		 LEFT JOIN cache_batch_stat_indexes s ON s.indexrelid = i.oid
+		 LEFT JOIN @extschema@.cache_batch_stat_indexes s ON s.indexrelid = i.oid
 	WHERE i.relkind = 'i'
 	  AND (a.amname = 'btree'
-		   OR a.amhandler = 'cache_batch_handler(internal)'::regprocedure)
+		   OR a.amhandler = '@extschema@.cache_batch_handler(internal)'::regprocedure)
 	  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
 	  AND NOT pg_is_other_temp_schema(n.oid)
 ), demand AS (
@@ -685,7 +690,7 @@ WITH server AS (
 		   (ceil(least(e.pool_fades / nullif(s.share, 0), 2e12) / 1048576)
 			* 1048576)::bigint AS pool_wanted,
 		   s.writes * (c.btree_ns - c.cachebatch_ns) - s.scans * 2000.0 AS gain,
-		   CASE WHEN NOT s.ours THEN cache_batch_swap_obstacle(s.oid) END
+		   CASE WHEN NOT s.ours THEN @extschema@.cache_batch_swap_obstacle(s.oid::regclass) END
 			   AS obstacle
 	FROM share s
 		 CROSS JOIN server v
@@ -693,13 +698,12 @@ WITH server AS (
 			SELECT floor(least(v.pool * s.share, 4e18))::bigint AS pool,
 				   CASE WHEN s.hot_leaves < s.leaves THEN 0 ELSE s.uncached END
 					   AS uncached) p
-		 CROSS JOIN LATERAL cache_batch_model(s.hot_leaves, p.pool,
-			s.entry_size, v.block_size, stagger => 2,
-			uncached => p.uncached) e
-		 CROSS JOIN LATERAL cache_batch_model(s.hot_leaves, p.pool,
-			s.entry_size, v.block_size, stagger => 2,
-			uncached => p.uncached,
-			measured => s.measured::double precision) c
+		 CROSS JOIN LATERAL @extschema@.cache_batch_model(s.hot_leaves, p.pool,
+			s.entry_size, v.block_size, NULL::bigint, 1, 2::double precision,
+			p.uncached, NULL::double precision) e
+		 CROSS JOIN LATERAL @extschema@.cache_batch_model(s.hot_leaves, p.pool,
+			s.entry_size, v.block_size, NULL::bigint, 1, 2::double precision,
+			p.uncached, s.measured::double precision) c
 	WHERE cache_batch_advise.relation IS NULL
 	   OR s.oid = cache_batch_advise.relation
 	   OR s.tab_oid = cache_batch_advise.relation
@@ -741,34 +745,34 @@ SELECT v.nspname, v.tab, v.idx, v.tab_oid, v.oid, v.amname, v.bytes,
 		   ELSE v.reason END,
 	   CASE WHEN v.verdict = 'swap' AND NOT v.relispartition
 		   THEN (SELECT string_agg(w.text || ';', E'\n' ORDER BY w.nth)
-				 FROM cache_batch_swap(v.oid)
+				 FROM @extschema@.cache_batch_swap(v.oid::regclass)
 					  WITH ORDINALITY w (text, nth)) END
 FROM verdict v
 ORDER BY array_position(ARRAY['swap', 'tune', 'keep'], v.verdict), v.gain DESC,
 		 v.nspname, v.idx;
 END;
-COMMENT ON FUNCTION cache_batch_advise(regclass, bigint, bigint) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_advise(regclass, bigint, bigint) IS
 	'one row for each btree and cachebatch index of the database, or of one table: what it costs, what it would, whether to swap it, and how; estimates';
 
-GRANT SELECT ON cache_batch_stat_indexes, cache_batch_stat_pool,
-	cache_batch_stat_databases, cache_batch_stat_buckets,
-	cache_batch_stat_workers, cache_batch_stat_heat TO PUBLIC;
+GRANT SELECT ON @extschema@.cache_batch_stat_indexes, @extschema@.cache_batch_stat_pool,
+	@extschema@.cache_batch_stat_databases, @extschema@.cache_batch_stat_buckets,
+	@extschema@.cache_batch_stat_workers, @extschema@.cache_batch_stat_heat TO PUBLIC;
 
 -- page contents show data of the table; the rest shows sizes only, and texts
 -- of errors only to members of pg_read_all_stats
 
-REVOKE ALL ON FUNCTION cache_batch_adopt_operator_classes(boolean) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_verify(regclass, boolean) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_metapage(regclass) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_page(regclass, bigint) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_page_items(regclass, bigint) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_journal(regclass) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_bucket_list(regclass) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_ranges(regclass) FROM PUBLIC;
-REVOKE ALL ON FUNCTION cache_batch_stat_reset() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION cache_batch_verify(regclass, boolean) TO pg_stat_scan_tables;
-GRANT EXECUTE ON FUNCTION cache_batch_metapage(regclass) TO pg_stat_scan_tables;
-GRANT EXECUTE ON FUNCTION cache_batch_page(regclass, bigint) TO pg_stat_scan_tables;
-GRANT EXECUTE ON FUNCTION cache_batch_journal(regclass) TO pg_stat_scan_tables;
-GRANT EXECUTE ON FUNCTION cache_batch_bucket_list(regclass) TO pg_stat_scan_tables;
-GRANT EXECUTE ON FUNCTION cache_batch_ranges(regclass) TO pg_stat_scan_tables;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_adopt_operator_classes(boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_verify(regclass, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_metapage(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_page(regclass, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_page_items(regclass, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_journal(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_bucket_list(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_ranges(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_stat_reset() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_verify(regclass, boolean) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_metapage(regclass) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_page(regclass, bigint) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_journal(regclass) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_bucket_list(regclass) TO pg_stat_scan_tables;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_ranges(regclass) TO pg_stat_scan_tables;
