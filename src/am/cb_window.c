@@ -947,6 +947,8 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 		CbWindow   *window = so->cur;
 		bool		forward = ScanDirectionIsForward(dir);
 
+		/* no lock or pin is held here; a bitmap scan does not look elsewhere */
+		CHECK_FOR_INTERRUPTS();
 		cb_window_read(scan, dir);
 		if (window->nitems > 0)
 			return true;
@@ -955,7 +957,6 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 		cb_window_leave(scan);
 		if (!(forward ? window->more_right : window->more_left))
 			return false;
-		CHECK_FOR_INTERRUPTS();
 	}
 }
 

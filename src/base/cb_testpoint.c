@@ -6,6 +6,7 @@
  * cache_batch.test_points lists them: name=action[,name=action...], with
  *	  error[:N]		raise an error, each time or at the Nth hit only
  *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit
+ *	  cancel[:N]	ask the backend to cancel its query, as pg_cancel_backend() does
  *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
  *	  call			SELECT cache_batch_test_point(name), a function of the test's own
  *	  count			count only
@@ -40,6 +41,7 @@ typedef enum CbTestAction
 {
 	CB_TEST_ERROR,
 	CB_TEST_KILL,
+	CB_TEST_CANCEL,
 	CB_TEST_WAIT,
 	CB_TEST_CALL,
 	CB_TEST_COUNT
@@ -97,6 +99,8 @@ cb_testpoint_parse_action(const char *action, CbTestPoint *point)
 		point->action = CB_TEST_ERROR;
 	else if (strcmp(action, "kill") == 0)
 		point->action = CB_TEST_KILL;
+	else if (strcmp(action, "cancel") == 0)
+		point->action = CB_TEST_CANCEL;
 	else if (strncmp(action, "error:", 6) == 0)
 	{
 		point->action = CB_TEST_ERROR;
@@ -106,6 +110,11 @@ cb_testpoint_parse_action(const char *action, CbTestPoint *point)
 	{
 		point->action = CB_TEST_KILL;
 		return cb_testpoint_parse_number(action + 5, &point->arg);
+	}
+	else if (strncmp(action, "cancel:", 7) == 0)
+	{
+		point->action = CB_TEST_CANCEL;
+		return cb_testpoint_parse_number(action + 7, &point->arg);
 	}
 	else if (strncmp(action, "wait:", 5) == 0)
 	{
@@ -158,7 +167,7 @@ cb_testpoint_check(char **newval, void **extra, GucSource source)
 		if (points->n >= CB_TESTPOINT_MAX ||
 			!cb_testpoint_parse_item(item, &points->point[points->n]))
 		{
-			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], wait:KEY, call, count.");
+			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], cancel[:N], wait:KEY, call, count.");
 			free(points);
 			free(copy);
 			return false;
@@ -332,6 +341,10 @@ cb_testpoint_act(CbTestPoint *point)
 				for (;;)
 					pause();
 			}
+			break;
+		case CB_TEST_CANCEL:
+			if (point->arg == 0 || point->hits == point->arg)
+				kill(MyProcPid, SIGINT);
 			break;
 		case CB_TEST_WAIT:
 			if (safe)
