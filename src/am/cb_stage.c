@@ -617,6 +617,7 @@ cb_publish_sorted(CbPublication *pub)
 	cb_key_init(&kd, pub->rel);
 	for (int i = 0; i < pub->n; i++)
 		cb_key_fill_sort_entry(&kd, &entries[i], entries[i].itup);
+	cb_key_check_comparable(&kd, entries, pub->n);
 	cb_key_sort(&kd, entries, pub->n);
 	CB_TEST_POINT("publish-sorted");
 

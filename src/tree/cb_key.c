@@ -12,8 +12,10 @@
 #include "postgres.h"
 
 #include "access/heaptoast.h"
+#include "access/transam.h"
 #include "catalog/pg_am_d.h"
 #include "tree/cb_key.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
 /* Are all values of the first column 8 bytes, in the order of signed numbers? */
@@ -121,6 +123,51 @@ cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
 	if (natts_a != natts_b)
 		return natts_a < natts_b ? -1 : 1;
 	return cb_key_compare_tids(a, b);
+}
+
+/*
+ * Can comparing fail because of what the values are?  With functions that are
+ * not the server's, and with types that are made of others, which need not be
+ * comparable (a row with a json).
+ */
+static bool
+cb_key_may_refuse(Oid order_proc)
+{
+	switch (order_proc)
+	{
+		case F_BTRECORDCMP:
+		case F_BTARRAYCMP:
+		case F_RANGE_CMP:
+		case F_MULTIRANGE_CMP:
+			return true;
+		default:
+			return order_proc >= FirstNormalObjectId;
+	}
+}
+
+/*
+ * Raises the error now that comparing an entry with others would raise later,
+ * where it helps nobody: sorting need not compare each value of each column.
+ */
+void
+cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
+{
+	for (int i = 0; i < kd->nkeyatts; i++)
+	{
+		SortSupport ssup = unconstify(SortSupportData *, &kd->ssup[i]);
+
+		if (!cb_key_may_refuse(kd->order_proc[i]))
+			continue;
+		for (int j = 0; j < n; j++)
+		{
+			bool		isnull;
+			Datum		datum = index_getattr(entries[j].itup, i + 1,
+											  kd->tupdesc, &isnull);
+
+			if (!isnull)
+				(void) ssup->comparator(datum, datum, ssup);
+		}
+	}
 }
 
 /* Compare one column of a tuple with a scan key: <0 tuple first. */

@@ -124,6 +124,8 @@ extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
 							   IndexTuple itup);
 extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 								   IndexTuple itup);
+extern void cb_key_check_comparable(const CbKeyDesc *kd,
+									const CbSortEntry *entries, int n);
 extern void cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
 extern IndexTuple cb_key_make_separator(const CbKeyDesc *kd,
 										IndexTuple lastleft,
