@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/xlog.h"
 #include "am/cb_am.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
@@ -56,6 +57,16 @@ cb_heat_fn_put_class(int class, uint32 clock, const int64 *blocks,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
+/* Is it an index of ours with a file?  An unlogged one has none on a standby. */
+static bool
+cb_heat_fn_has_heat(Relation rel)
+{
+	return cb_heat_is_kept() && rel->rd_rel->relkind == RELKIND_INDEX &&
+		rel->rd_indam->ambuild == cb_am_build &&
+		!(rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
+		  RecoveryInProgress());
+}
+
 /*
  * cache_batch_stat_get_heat(index oid): one row for each class of ages that has
  * blocks, the youngest first; none if it is no cachebatch index, or is gone.
@@ -74,8 +85,7 @@ cache_batch_stat_get_heat(PG_FUNCTION_ARGS)
 	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (rel == NULL)
 		return (Datum) 0;
-	if (cb_heat_is_kept() && rel->rd_rel->relkind == RELKIND_INDEX &&
-		rel->rd_indam->ambuild == cb_am_build)
+	if (cb_heat_fn_has_heat(rel))
 		cb_heat_fn_count(rel, clock, blocks);
 	relation_close(rel, AccessShareLock);
 

@@ -18,7 +18,10 @@ $standby->start;
 $primary->safe_psql('postgres', q(
 	CREATE TABLE t (id int, k int, s text);
 	CREATE INDEX t_k ON t USING cachebatch (k) INCLUDE (id);
-	CREATE INDEX t_s ON t USING cachebatch (s)));
+	CREATE INDEX t_s ON t USING cachebatch (s);
+	CREATE UNLOGGED TABLE u (k int);
+	CREATE INDEX u_k ON u USING cachebatch (k);
+	INSERT INTO u SELECT generate_series(1, 1000)));
 
 # a session whose private copy of the journal lives through all steps
 my $reader = $standby->background_psql('postgres');
@@ -53,6 +56,17 @@ while (my ($what, $sql) = splice(@steps, 0, 2))
 	sound($primary, 't', [qw(k s)], "primary after $what");
 }
 $reader->quit;
+
+# an unlogged index has no file on a standby
+foreach my $query ((map { "SELECT v.* FROM cache_batch_stat_$_ v" } qw(indexes pool databases buckets workers heat)),
+	'SELECT cache_batch_advise(min_size => 0)', q(SELECT cache_batch_verify('u_k', true)))
+{
+	my ($ret, $out, $err) = $standby->psql('postgres', $query);
+
+	is("$ret $err", '0 ', "$query with an unlogged index");
+}
+is($primary->safe_psql('postgres', q(SELECT sum(blocks_read) > 0 FROM cache_batch_stat_heat WHERE indexrelname = 'u_k')),
+	't', 'an unlogged index has heat on the primary');
 
 # heat is of the standby's own reads, and its clock goes by itself
 my $accessed = 'SELECT count(*) > 0 FROM cache_batch_stat_heat WHERE';
