@@ -23,6 +23,7 @@
 #include "access/htup_details.h"
 #include "base/cb_base.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "flush/cb_worker.h"
@@ -185,17 +186,33 @@ cb_dbcommands_owned(const char *name)
 	return dboid;
 }
 
+static bool
+cb_dbcommands_is_template(Oid dboid)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The database to be copied; Invalid: the command will fail. */
 static Oid
 cb_dbcommands_template(const CreatedbStmt *stmt)
 {
 	DefElem    *option = cb_dbcommands_option(stmt->options, "template");
 	const char *name = "template1";
+	Oid			dboid;
 
 	if (!cb_dbcommands_may_create())
 		return InvalidOid;
 	if (option && option->arg)
 		name = defGetString(option);
-	return get_database_oid(name, true);
+	dboid = get_database_oid(name, true);
+	return cb_dbcommands_is_template(dboid) ? dboid : cb_dbcommands_owned(name);
 }
 
 /*

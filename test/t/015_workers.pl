@@ -200,6 +200,24 @@ $node->safe_psql('d', q(
 ok($node->poll_query_until('postgres', q(SELECT count(*) > 0 FROM pg_stat_activity
 	WHERE backend_type = 'cache_batch flusher' AND datname = 'd' AND wait_event = 'PgSleep')),
 	'a worker sleeps in a comparison');
+
+# who may not copy the database does not send its worker away
+my $sleeping = q(FROM pg_stat_activity
+	WHERE backend_type = 'cache_batch flusher' AND datname = 'd' AND wait_event = 'PgSleep');
+my $sleeper = $node->safe_psql('postgres', "SELECT pid $sleeping");
+my $copy = 'SET ROLE creator; CREATE DATABASE copy TEMPLATE d';
+$node->safe_psql('postgres', 'CREATE ROLE creator CREATEDB');
+my (undef, undef, $denied) = $node->psql('postgres', $copy);
+like($denied, qr/permission denied to copy database "d"/, 'only the owner may copy a database');
+is($node->safe_psql('postgres', "SELECT pid $sleeping"), $sleeper, 'its worker goes on');
+$node->safe_psql('postgres', 'ALTER DATABASE d IS_TEMPLATE true');
+quickly($copy, 'CREATE DATABASE from a template with a sleeping worker');
+$node->safe_psql('postgres', 'ALTER DATABASE d IS_TEMPLATE false; DROP DATABASE copy');
+ok($node->poll_query_until('postgres', "SELECT count(*) > 0 $sleeping"), 'a worker sleeps again');
+$node->safe_psql('postgres', 'ALTER DATABASE d OWNER TO creator');
+quickly($copy, 'CREATE DATABASE by the owner with a sleeping worker');
+$node->safe_psql('postgres', 'DROP DATABASE copy');
+ok($node->poll_query_until('postgres', "SELECT count(*) > 0 $sleeping"), 'and again');
 quickly('ALTER DATABASE d RENAME TO e', 'ALTER DATABASE RENAME with a sleeping worker');
 $node->safe_psql('e', q(DELETE FROM mood;
 	SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
