@@ -129,11 +129,18 @@ SELECT (cache_batch_metapage('errors_cb')).version;
 SELECT (cache_batch_page('errors_cb', 0)).type;
 SELECT cache_batch_page_items('errors_cb', 1);
 SELECT count(*) >= 0 AS allowed FROM cache_batch_journal('errors_cb');
+-- takes both
+SELECT cache_batch_verify('errors_cb');
+RESET ROLE;
+ALTER TABLE errors OWNER TO regress_cb_monitor;
+SET ROLE regress_cb_monitor;
+SELECT cache_batch_verify('errors_cb');
 RESET ROLE;
 ALTER TABLE errors OWNER TO regress_cb_user;
 SET ROLE regress_cb_user;
 INSERT INTO errors VALUES (3, 'three');
 SELECT cache_batch_flush('errors_cb') IS NOT NULL AS allowed;
+SELECT cache_batch_verify('errors_cb');
 RESET ROLE;
 DROP TABLE errors;
 DROP ROLE regress_cb_user, regress_cb_monitor;
