@@ -158,7 +158,7 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	}
 
 	/* a scan that goes on reads each page of a run once, for many windows */
-	if (so->starting)
+	if (so->starting && ranges->state.nruns > 0)
 		cb_pace_note_scan();
 	if (so->starting && ranges->nwanted > 0)
 		cb_flush_note_run_reads(&so->view, ranges->state.blkno,

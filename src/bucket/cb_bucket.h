@@ -142,7 +142,7 @@ typedef struct CbPool
 	CbFreeList	free_chunks;
 	CbFreeList	free_buckets;
 	cb_atomic64 no_room;		/* publications that found none */
-	cb_atomic64 scans;			/* that began where there are range buffers */
+	cb_atomic64 scans;			/* that began in ranges with runs */
 	int			lock_tranche;
 } CbPool;
 

@@ -34,6 +34,7 @@
 #define CB_POOL_LOW_PART		8
 #define CB_POOL_VERY_LOW_PART	32
 #define CB_POOL_LAST_PART		64
+#define CB_POOL_LAST_MIN		4
 
 CbPool	   *cb_pool = NULL;
 CbPoolChunk *cb_pool_chunks = NULL;
@@ -270,7 +271,7 @@ bool
 cb_pool_is_nearly_full(void)
 {
 	return cb_freelist_count(&cb_pool->free_chunks) <
-		cb_pool->nchunks / CB_POOL_LAST_PART;
+		Max(cb_pool->nchunks / CB_POOL_LAST_PART, CB_POOL_LAST_MIN);
 }
 
 /* The number of an empty chunk, held for one list; CB_NONE: no room. */

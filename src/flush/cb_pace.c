@@ -24,6 +24,7 @@
 #include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -78,13 +79,16 @@ cb_pace_take_pause(CbPace *pace)
 	return pause;
 }
 
-/* Does a worker pause?  A hint. */
+/* Does a worker of this database pause?  A hint. */
 static bool
 cb_pace_is_pausing(void)
 {
 	for (int i = 0; cb_workers != NULL && i < cb_max_workers; i++)
 	{
-		if (pg_atomic_read_u32(&cb_workers->workers[i].state) == CB_WORKER_PAUSING)
+		CbWorker   *worker = &cb_workers->workers[i];
+
+		if (worker->dboid == MyDatabaseId &&
+			pg_atomic_read_u32(&worker->state) == CB_WORKER_PAUSING)
 			return true;
 	}
 	return false;
@@ -93,16 +97,20 @@ cb_pace_is_pausing(void)
 bool
 cb_pace_wait_for_room(void)
 {
-	TimestampTz start;
+	instr_time	start;
 
 	if (!cb_pace_is_pausing())
 		return false;
 	CB_TEST_POINT("pace-wait");
-	start = GetCurrentTimestamp();
+	INSTR_TIME_SET_CURRENT(start);
 	while (cb_pool_is_very_low())
 	{
-		if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
-									   CB_PACE_ROOM_MS))
+		instr_time	passed;
+
+		INSTR_TIME_SET_CURRENT(passed);
+		INSTR_TIME_SUBTRACT(passed, start);
+		if (INSTR_TIME_GET_MILLISEC(passed) > CB_PACE_ROOM_MS ||
+			!cb_queue_is_served())
 			return false;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

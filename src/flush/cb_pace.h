@@ -19,7 +19,7 @@ typedef struct CbPace
 	uint64		scans_before;
 } CbPace;
 
-/* A scan begins where there are range buffers. */
+/* A scan begins in a range that has runs. */
 extern void cb_pace_note_scan(void);
 
 /* Around a worker's transaction. */

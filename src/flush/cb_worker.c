@@ -29,6 +29,7 @@
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
@@ -539,18 +540,24 @@ cb_worker_absorb(void)
 static void
 cb_worker_pause(int64 duration)
 {
-	TimestampTz end = GetCurrentTimestamp() + duration;
+	instr_time	start;
 
 	if (duration == 0)
 		return;
+	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_activity(STATE_IDLE, NULL);
 	pg_atomic_write_u32(&cb_worker->state, CB_WORKER_PAUSING);
 	CB_TEST_POINT("worker-pause");
 	while (!cb_worker_must_leave() && !cb_pool_is_nearly_full())
 	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+		instr_time	passed;
+		long		left;
 
-		if (left <= 0)
+		cb_worker_absorb();
+		INSTR_TIME_SET_CURRENT(passed);
+		INSTR_TIME_SUBTRACT(passed, start);
+		left = (duration - (int64) INSTR_TIME_GET_MICROSEC(passed) + 999) / 1000;
+		if (left <= 0 || cb_scan_delay == 0)
 			break;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

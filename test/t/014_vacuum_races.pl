@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # nobody has to wait for a lock here
-my $node = new_node('races', conf => "lock_timeout = '10s'\n");
+my $node = new_node('races', conf => "lock_timeout = '10s'\ncache_batch.pool_size = 32MB\n");
 my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
 
 # Starts VACUUM and waits until it stands at the pin.

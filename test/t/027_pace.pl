@@ -67,6 +67,8 @@ sub bring_rows
 			COMMIT;
 		END LOOP; END \$\$;
 		));
+	$node->poll_query_until('postgres', q(SELECT count(*) > 0 FROM pg_stat_activity
+		WHERE query ~ 'generate_series' AND pid <> pg_backend_pid())) or die 'no writer';
 	while ($node->safe_psql('postgres', q(SELECT count(*) FROM pg_stat_activity
 			WHERE state = 'active' AND query ~ 'generate_series' AND pid <> pg_backend_pid())))
 	{
@@ -108,6 +110,9 @@ gives_way('scans');
 
 $node->safe_psql('postgres', 'ALTER SYSTEM SET cache_batch.scan_delay = 0');
 $node->reload;
+# who has the old setting still may pause once more; a worker leaves when it is idle
+$node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM cache_batch_stat_workers
+	WHERE pid IS NOT NULL)) or die 'a worker stays';
 my $reader = start_reader();
 ($paused, $waits) = bring_rows();
 stop_reader($reader);
