@@ -11,7 +11,7 @@ use Test::More;
 $SIG{PIPE} = 'IGNORE';
 
 my $node = new_node('pace', conf => <<'EOC');
-cache_batch.pool_size = 4MB
+cache_batch.pool_size = 2MB
 cache_batch.journal_limit = 4096
 cache_batch.max_workers = 1
 cache_batch.spill_threshold = 0
@@ -52,7 +52,7 @@ sub stop_reader
 	return;
 }
 
-# 400 000 rows, in batches: does the session wait, and is a worker seen to pause?
+# 500 000 rows, in batches: does the session wait, and is a worker seen to pause?
 my $row = 1_000_000;
 
 sub bring_rows
@@ -61,8 +61,8 @@ sub bring_rows
 	my $paused = 0;
 
 	$writer->query_until(qr/started/, qq(\\echo started
-		SET cache_batch.test_points = 'pace-wait=count';
-		DO \$\$ BEGIN FOR r IN 1..40 LOOP
+		SET cache_batch.stage_size = '16kB'; SET cache_batch.test_points = 'pace-wait=count';
+		DO \$\$ BEGIN FOR r IN 1..50 LOOP
 			INSERT INTO t SELECT i, hashint4(i) FROM generate_series($row + r * 10000, $row + r * 10000 + 9999) i;
 			COMMIT;
 		END LOOP; END \$\$;
