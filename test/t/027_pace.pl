@@ -89,7 +89,7 @@ sub gives_way
 	my $reader = start_reader();
 	my ($paused, $waits) = (0, 0);
 
-	for (1 .. 20)
+	for (1 .. 60)
 	{
 		my ($p, $w) = bring_rows();
 		$paused += $p;
