@@ -11,7 +11,7 @@
  *
  * All of it is bounded, and a matter of speed only: a pause by the time that was
  * worked before, and it ends when the pool is nearly full, so that single rows
- * find room; a wait for room by CB_PACE_ROOM_MS.  A worker pauses between two
+ * find room; a wait for room by CB_PACE_ROOM_US.  A worker pauses between two
  * transactions, with no lock, snapshot or chunk; a session waits with what its
  * transaction holds, as when it flushes itself.
  *
@@ -24,9 +24,7 @@
 #include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "storage/latch.h"
-#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 /*
@@ -41,7 +39,7 @@
 #define CB_PACE_MAX_US		400000
 
 /* how long a session waits for room, and how often it looks */
-#define CB_PACE_ROOM_MS		200
+#define CB_PACE_ROOM_US		200000
 #define CB_PACE_LOOK_MS		1
 
 void
@@ -54,14 +52,14 @@ cb_pace_note_scan(void)
 void
 cb_pace_begin(CbPace *pace)
 {
-	pace->began = GetCurrentTimestamp();
+	INSTR_TIME_SET_CURRENT(pace->began);
 	pace->scans_before = cb_load_relaxed(&cb_pool->scans);
 }
 
 void
 cb_pace_end(CbPace *pace)
 {
-	pace->worked += Max(GetCurrentTimestamp() - pace->began, 0);
+	pace->worked += cb_pace_since(pace->began);
 	pace->scans += cb_load_relaxed(&cb_pool->scans) - pace->scans_before;
 }
 
@@ -105,12 +103,7 @@ cb_pace_wait_for_room(void)
 	INSTR_TIME_SET_CURRENT(start);
 	while (cb_pool_is_very_low())
 	{
-		instr_time	passed;
-
-		INSTR_TIME_SET_CURRENT(passed);
-		INSTR_TIME_SUBTRACT(passed, start);
-		if (INSTR_TIME_GET_MILLISEC(passed) > CB_PACE_ROOM_MS ||
-			!cb_queue_is_served())
+		if (cb_pace_since(start) > CB_PACE_ROOM_US || !cb_queue_is_served())
 			return false;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

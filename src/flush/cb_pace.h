@@ -8,16 +8,27 @@
 #ifndef CB_PACE_H
 #define CB_PACE_H
 
-#include "datatype/timestamp.h"
+#include "portability/instr_time.h"
 
 /* what a worker has done since its last pause; begins with zeroes */
 typedef struct CbPace
 {
 	int64		worked;			/* microseconds */
 	uint64		scans;			/* that began meanwhile */
-	TimestampTz began;
+	instr_time	began;
 	uint64		scans_before;
 } CbPace;
+
+/* Microseconds since then, by a clock that nobody sets. */
+static inline int64
+cb_pace_since(instr_time start)
+{
+	instr_time	passed;
+
+	INSTR_TIME_SET_CURRENT(passed);
+	INSTR_TIME_SUBTRACT(passed, start);
+	return INSTR_TIME_GET_MICROSEC(passed);
+}
 
 /* A scan begins in a range that has runs. */
 extern void cb_pace_note_scan(void);

@@ -29,7 +29,6 @@
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
@@ -550,13 +549,10 @@ cb_worker_pause(int64 duration)
 	CB_TEST_POINT("worker-pause");
 	while (!cb_worker_must_leave() && !cb_pool_is_nearly_full())
 	{
-		instr_time	passed;
 		long		left;
 
 		cb_worker_absorb();
-		INSTR_TIME_SET_CURRENT(passed);
-		INSTR_TIME_SUBTRACT(passed, start);
-		left = (duration - (int64) INSTR_TIME_GET_MICROSEC(passed) + 999) / 1000;
+		left = (duration - cb_pace_since(start) + 999) / 1000;
 		if (left <= 0 || cb_scan_delay == 0)
 			break;
 		(void) WaitLatch(MyLatch,

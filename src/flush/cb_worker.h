@@ -137,9 +137,9 @@ typedef struct CbWorkerRow
 {
 	int			pid;
 	Oid			dboid;
-	const char *state;			/* "starting", "idle", "pausing", "flushing";
-								 * for */
-	/* databases "suspended", "failing", "waiting", "idle" */
+	const char *state;			/* of a worker "starting", "idle", "pausing",
+								 * "flushing"; of a database "suspended",
+								 * "failing", "waiting", "idle" */
 	Oid			indexoid;		/* Invalid: none */
 	uint32		pending;		/* requests that wait; of a database */
 	uint64		requests;		/* served */
