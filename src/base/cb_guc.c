@@ -161,9 +161,9 @@ cb_guc_define_sizes(void)
 
 	DefineCustomRealVariable("cache_batch.scan_delay",
 							 "Time that a worker pauses for each scan of an index with range buffers that began while it flushed.",
-							 "It pauses at most four times as long as it has worked.  0: not at all.",
+							 "All workers pause, at most five times as long as it has worked.  0: not at all.",
 							 &cb_scan_delay,
-							 3, 0, 1000,
+							 5, 0, 1000,
 							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 }
 

@@ -5,13 +5,15 @@
  *
  * Where an index is much larger than memory, flushes and look-ups wait for the
  * same storage and processors.  A flush keeps both busy, while a look-up asks for
- * a page at a time, and would get what is left over.  So a worker pauses for each
- * scan that began while it worked, in indexes with range buffers, and who brings
- * large batches waits for room meanwhile rather than to flush for himself.
+ * a page at a time, and would get what is left over.  So when a worker has worked
+ * in indexes with range buffers, workers pause for each scan that began meanwhile,
+ * all of them until the same moment, and who brings large batches waits for room
+ * rather than to flush for himself.
  *
  * All of it is bounded, and a matter of speed only: a pause by the time that was
  * worked before, and it ends when the pool is nearly full, so that single rows
- * find room; a wait for room by CB_PACE_ROOM_US.  A worker pauses between two
+ * find room; a wait for room by CB_PACE_ROOM_US.  A pause is put off only by those
+ * who were within a transaction when it began.  A worker pauses between two
  * transactions, with no lock, snapshot or chunk; a session waits with what its
  * transaction holds, as when it flushes itself.
  *
@@ -28,18 +30,18 @@
 #include "utils/wait_event.h"
 
 /*
- * A pause is so many times as long as what went before, at most.  With 4, look-ups
- * beside a bulk load had 0.83 of those beside a btree's load (test/bench,
+ * A pause is so many times as long as what went before, at most.  With 5, look-ups
+ * beside a bulk load had about those beside a btree's load (test/bench,
  * tight-ingest-1, 0.19 without pauses), and it had a quarter of its speed.
  */
-#define CB_PACE_FACTOR		4
+#define CB_PACE_FACTOR		5
 
 /* shorter pauses are put off, longer ones cut short */
 #define CB_PACE_MIN_US		1000
-#define CB_PACE_MAX_US		400000
+#define CB_PACE_MAX_US		500000
 
 /* how long a session waits for room, and how often it looks */
-#define CB_PACE_ROOM_US		200000
+#define CB_PACE_ROOM_US		CB_PACE_MAX_US
 #define CB_PACE_LOOK_MS		1
 
 void
@@ -49,32 +51,60 @@ cb_pace_note_scan(void)
 		(void) cb_fetch_add(&cb_pool->scans, 1);
 }
 
+static int64
+cb_pace_now(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return INSTR_TIME_GET_MICROSEC(now);
+}
+
 void
 cb_pace_begin(CbPace *pace)
 {
-	INSTR_TIME_SET_CURRENT(pace->began);
+	pace->began = cb_pace_now();
 	pace->scans_before = cb_load_relaxed(&cb_pool->scans);
+}
+
+/* All pause until then at least. */
+static void
+cb_pace_extend(uint64 until)
+{
+	uint64		now = pg_atomic_read_u64(&cb_workers->pause_until);
+
+	while (now < until &&
+		   !pg_atomic_compare_exchange_u64(&cb_workers->pause_until, &now, until))
+		;
 }
 
 void
 cb_pace_end(CbPace *pace)
 {
-	pace->worked += cb_pace_since(pace->began);
+	int64		now = cb_pace_now();
+	double		pause;
+
+	pace->worked += now - pace->began;
 	pace->scans += cb_load_relaxed(&cb_pool->scans) - pace->scans_before;
+
+	pause = Min(pace->scans * cb_scan_delay * 1000.0,
+				(double) pace->worked * CB_PACE_FACTOR);
+	if (pause < CB_PACE_MIN_US)
+		return;
+	cb_pace_extend(now + (int64) Min(pause, CB_PACE_MAX_US));
+	pace->worked = 0;
+	pace->scans = 0;
 }
 
 int64
-cb_pace_take_pause(CbPace *pace)
+cb_pace_left(void)
 {
-	double		wanted = pace->scans * cb_scan_delay * 1000.0;
-	double		most = (double) pace->worked * CB_PACE_FACTOR;
-	double		pause = Min(Min(wanted, most), CB_PACE_MAX_US);
+	int64		left;
 
-	if (pause < CB_PACE_MIN_US)
+	if (cb_scan_delay == 0)
 		return 0;
-	pace->worked = 0;
-	pace->scans = 0;
-	return pause;
+	left = pg_atomic_read_u64(&cb_workers->pause_until) - cb_pace_now();
+	return Max(left, 0);
 }
 
 /* Does a worker of this database pause?  A hint. */
@@ -95,15 +125,15 @@ cb_pace_is_pausing(void)
 bool
 cb_pace_wait_for_room(void)
 {
-	instr_time	start;
+	int64		start;
 
 	if (!cb_pace_is_pausing())
 		return false;
 	CB_TEST_POINT("pace-wait");
-	INSTR_TIME_SET_CURRENT(start);
+	start = cb_pace_now();
 	while (cb_pool_is_very_low())
 	{
-		if (cb_pace_since(start) > CB_PACE_ROOM_US || !cb_queue_is_served())
+		if (cb_pace_now() - start > CB_PACE_ROOM_US || !cb_queue_is_served())
 			return false;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -15,30 +15,19 @@ typedef struct CbPace
 {
 	int64		worked;			/* microseconds */
 	uint64		scans;			/* that began meanwhile */
-	instr_time	began;
+	int64		began;
 	uint64		scans_before;
 } CbPace;
-
-/* Microseconds since then, by a clock that nobody sets. */
-static inline int64
-cb_pace_since(instr_time start)
-{
-	instr_time	passed;
-
-	INSTR_TIME_SET_CURRENT(passed);
-	INSTR_TIME_SUBTRACT(passed, start);
-	return INSTR_TIME_GET_MICROSEC(passed);
-}
 
 /* A scan begins in a range that has runs. */
 extern void cb_pace_note_scan(void);
 
-/* Around a worker's transaction. */
+/* Around a worker's transaction; then all pause for the scans of its time. */
 extern void cb_pace_begin(CbPace *pace);
 extern void cb_pace_end(CbPace *pace);
 
-/* Microseconds for which the worker should pause now, and begins anew. */
-extern int64 cb_pace_take_pause(CbPace *pace);
+/* Microseconds for which a worker should pause now. */
+extern int64 cb_pace_left(void);
 
 /*
  * Waits for room in the pool, for a time, if a worker pauses.  False: there is

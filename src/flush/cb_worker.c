@@ -533,32 +533,27 @@ cb_worker_absorb(void)
 }
 
 /*
- * Gives way to scans for some microseconds, unless it is wanted elsewhere or
- * single entries will find no room.
+ * Gives way to scans while all do, unless it is wanted elsewhere or single
+ * entries will find no room.
  */
 static void
-cb_worker_pause(int64 duration)
+cb_worker_pause(void)
 {
-	instr_time	start;
+	int64		left = cb_pace_left();
 
-	if (duration == 0)
+	if (left == 0)
 		return;
-	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_activity(STATE_IDLE, NULL);
 	pg_atomic_write_u32(&cb_worker->state, CB_WORKER_PAUSING);
 	CB_TEST_POINT("worker-pause");
-	while (!cb_worker_must_leave() && !cb_pool_is_nearly_full())
+	while (left > 0 && !cb_worker_must_leave() && !cb_pool_is_nearly_full())
 	{
-		long		left;
-
 		cb_worker_absorb();
-		left = (duration - cb_pace_since(start) + 999) / 1000;
-		if (left <= 0 || cb_scan_delay == 0)
-			break;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(left, CB_WORKER_LOOK_MS), PG_WAIT_EXTENSION);
+						 Min(left / 1000 + 1, CB_WORKER_LOOK_MS), PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
+		left = cb_pace_left();
 	}
 }
 
@@ -570,6 +565,7 @@ cb_worker_serve(void)
 	while (!cb_worker_must_leave())
 	{
 		cb_worker_absorb();
+		cb_worker_pause();
 		if (cb_worker_request.bucket == CB_NONE &&
 			cb_queue_take(cb_worker->place, &cb_worker_request) != CB_TAKEN_REQUEST)
 		{
@@ -582,7 +578,6 @@ cb_worker_serve(void)
 			cb_pace_begin(&pace);
 			cb_worker_transaction();
 			cb_pace_end(&pace);
-			cb_worker_pause(cb_pace_take_pause(&pace));
 		}
 	}
 }
