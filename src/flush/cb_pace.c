@@ -31,8 +31,8 @@
 
 /*
  * A pause is so many times as long as what went before, at most.  With 5, look-ups
- * beside a bulk load had about those beside a btree's load (test/bench,
- * tight-ingest-1, 0.19 without pauses), and it had a quarter of its speed.
+ * beside a bulk load had 1.07 of those beside a btree's load (test/bench,
+ * tight-ingest-1; 0.19 without pauses), and it had a fifth of its speed.
  */
 #define CB_PACE_FACTOR		5
 
@@ -79,11 +79,16 @@ cb_pace_extend(uint64 until)
 }
 
 void
-cb_pace_end(CbPace *pace)
+cb_pace_end(CbPace *pace, bool more)
 {
 	int64		now = cb_pace_now();
 	double		pause;
 
+	if (!more)
+	{
+		memset(pace, 0, sizeof(CbPace));
+		return;
+	}
 	pace->worked += now - pace->began;
 	pace->scans += cb_load_relaxed(&cb_pool->scans) - pace->scans_before;
 

@@ -22,9 +22,12 @@ typedef struct CbPace
 /* A scan begins in a range that has runs. */
 extern void cb_pace_note_scan(void);
 
-/* Around a worker's transaction; then all pause for the scans of its time. */
+/*
+ * Around a worker's transaction.  Then all pause for the scans of its time, if
+ * it has more to do: one that has not rests by itself.
+ */
 extern void cb_pace_begin(CbPace *pace);
-extern void cb_pace_end(CbPace *pace);
+extern void cb_pace_end(CbPace *pace, bool more);
 
 /* Microseconds for which a worker should pause now. */
 extern int64 cb_pace_left(void);

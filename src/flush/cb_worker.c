@@ -344,6 +344,21 @@ cb_worker_is_old(uint32 bucket)
 									  GetCurrentTimestamp(), cb_max_delay);
 }
 
+/* Still, when its turn has come?  A bucket flushed for nothing has few entries. */
+static bool
+cb_worker_is_wanted(const CbRequest *request)
+{
+	switch (request->cause)
+	{
+		case CB_FLUSH_DELAY:
+			return cb_worker_is_old(request->bucket);
+		case CB_FLUSH_PRESSURE:
+			return cb_pool_is_low();
+		default:
+			return true;
+	}
+}
+
 static void
 cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
 {
@@ -354,7 +369,7 @@ cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
 		return;
 	if (cb_load_relaxed(&desc->tail) < from)
 		cb_flush_before(rel, desc);
-	if (request->cause != CB_FLUSH_DELAY || cb_worker_is_old(request->bucket))
+	if (cb_worker_is_wanted(request))
 		(void) cb_flush_bucket(rel, desc, attach_id, request->bucket,
 							   request->cause);
 	pg_atomic_fetch_add_u64(&cb_worker->requests, 1);
@@ -557,6 +572,14 @@ cb_worker_pause(void)
 	}
 }
 
+/* Is there something to do when a transaction has ended? */
+static bool
+cb_worker_has_more(void)
+{
+	return cb_worker_request.bucket != CB_NONE ||
+		!cb_queue_is_empty(cb_worker->place);
+}
+
 static void
 cb_worker_serve(void)
 {
@@ -577,7 +600,7 @@ cb_worker_serve(void)
 		{
 			cb_pace_begin(&pace);
 			cb_worker_transaction();
-			cb_pace_end(&pace);
+			cb_pace_end(&pace, cb_worker_has_more());
 		}
 	}
 }
