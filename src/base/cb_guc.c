@@ -160,8 +160,8 @@ cb_guc_define_sizes(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomRealVariable("cache_batch.scan_delay",
-							 "Time that a worker pauses for each scan of an index with range buffers that began while it flushed.",
-							 "All workers pause, at most five times as long as it has worked.  0: not at all.",
+							 "Time that workers pause for each scan of an index with range buffers that began while one of them flushed.",
+							 "They pause at most five times as long as that one has worked.  0: not at all.",
 							 &cb_scan_delay,
 							 5, 0, 1000,
 							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);

@@ -26,6 +26,7 @@
 #include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
@@ -51,6 +52,7 @@ cb_pace_note_scan(void)
 		(void) cb_fetch_add(&cb_pool->scans, 1);
 }
 
+/* Microseconds, by a clock that nobody sets and that all processes share. */
 static int64
 cb_pace_now(void)
 {
@@ -71,32 +73,29 @@ cb_pace_begin(CbPace *pace)
 static void
 cb_pace_extend(uint64 until)
 {
-	uint64		now = pg_atomic_read_u64(&cb_workers->pause_until);
+	uint64		old = pg_atomic_read_u64(&cb_workers->pause_until);
 
-	while (now < until &&
-		   !pg_atomic_compare_exchange_u64(&cb_workers->pause_until, &now, until))
+	while (old < until &&
+		   !pg_atomic_compare_exchange_u64(&cb_workers->pause_until, &old, until))
 		;
 }
 
 void
 cb_pace_end(CbPace *pace, bool more)
 {
-	int64		now = cb_pace_now();
-	double		pause;
-
-	if (!more)
+	if (more)
 	{
-		memset(pace, 0, sizeof(CbPace));
-		return;
-	}
-	pace->worked += now - pace->began;
-	pace->scans += cb_load_relaxed(&cb_pool->scans) - pace->scans_before;
+		int64		now = cb_pace_now();
+		double		pause;
 
-	pause = Min(pace->scans * cb_scan_delay * 1000.0,
-				(double) pace->worked * CB_PACE_FACTOR);
-	if (pause < CB_PACE_MIN_US)
-		return;
-	cb_pace_extend(now + (int64) Min(pause, CB_PACE_MAX_US));
+		pace->worked += now - pace->began;
+		pace->scans += cb_load_relaxed(&cb_pool->scans) - pace->scans_before;
+		pause = Min(pace->scans * cb_scan_delay * 1000.0,
+					(double) pace->worked * CB_PACE_FACTOR);
+		if (pause < CB_PACE_MIN_US)
+			return;
+		cb_pace_extend(now + (int64) Min(pause, CB_PACE_MAX_US));
+	}
 	pace->worked = 0;
 	pace->scans = 0;
 }

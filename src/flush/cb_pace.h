@@ -8,14 +8,12 @@
 #ifndef CB_PACE_H
 #define CB_PACE_H
 
-#include "portability/instr_time.h"
-
 /* what a worker has done since its last pause; begins with zeroes */
 typedef struct CbPace
 {
 	int64		worked;			/* microseconds */
 	uint64		scans;			/* that began meanwhile */
-	int64		began;
+	int64		began;			/* by cb_pace.c's clock */
 	uint64		scans_before;
 } CbPace;
 

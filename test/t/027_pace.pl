@@ -82,7 +82,7 @@ sub end_writer
 
 # 400 000 rows come, and so many look-ups while a worker is within a transaction:
 # does it pause, does who brings the rows wait, and does a worker of the other
-# database pause, which was idle at the time of the look-ups?
+# database pause?  And was that one idle at the time of the look-ups?
 sub bring_rows
 {
 	my ($lookups) = @_;
@@ -113,7 +113,7 @@ sub bring_rows
 	end_writer($other);
 	$sees->quit;
 	note("idle " . ($idle ? 1 : 0) . ", paused $paused, the other $other_paused, waits $waits");
-	return ($paused, $idle || !$lookups ? $other_paused : 0, $waits);
+	return ($paused, $other_paused, $waits, $idle);
 }
 
 # Again, if it has not come to it: the pool must be neither nearly full, nor too empty.
@@ -124,9 +124,9 @@ sub gives_way
 
 	for (1 .. 12)
 	{
-		my ($p, $o, $w) = bring_rows(5);
+		my ($p, $o, $w, $idle) = bring_rows(5);
 		$paused += $p;
-		$other_paused += $o;
+		$other_paused += $o if $idle;
 		$waits += $w;
 		last if $paused && $other_paused && $waits;
 	}
@@ -136,7 +136,7 @@ sub gives_way
 	return;
 }
 
-is(join(' ', bring_rows(0)), '0 0 0', 'nobody reads: no pause');
+is(join(' ', (bring_rows(0))[0 .. 2]), '0 0 0', 'nobody reads: no pause');
 cmp_ok($node->safe_psql('postgres', q(SELECT spilled FROM cache_batch_stat_indexes)), '>', 0,
 	'there are range buffers');
 gives_way('scans');
@@ -146,7 +146,7 @@ $node->reload;
 # who has the old setting still may pause once more; a worker leaves when it is idle
 $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM cache_batch_stat_workers
 	WHERE pid IS NOT NULL)) or die 'a worker stays';
-is(join(' ', bring_rows(5)), '0 0 0', 'scan_delay = 0: no pause');
+is(join(' ', (bring_rows(5))[0 .. 2]), '0 0 0', 'scan_delay = 0: no pause');
 
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET cache_batch.scan_delay');
 $node->reload;
