@@ -24,6 +24,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "base/cb_base.h"
+#include "base/cb_ring.h"
 #include "catalog/pg_class.h"
 #include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
@@ -623,6 +624,7 @@ cb_worker_main(Datum arg)
 												  BGWORKER_BYPASS_ALLOWCONN);
 		cb_worker->connected = true;
 		cb_worker_configure();
+		cb_ring_make();
 		cb_worker_serve();
 	}
 	cb_worker->clean = !ProcDiePending;

@@ -17,6 +17,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "storage/freespace.h"
@@ -398,7 +399,7 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	(void) cb_run_list_pages(rel, &item, pages);
 	for (int i = 0; i < item.npages; i++)
 	{
-		bufs[i] = ReadBuffer(rel, pages[i]);
+		bufs[i] = cb_ring_read(rel, pages[i]);
 		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
 		cb_run_check_page(rel, bufs[i]);
 	}

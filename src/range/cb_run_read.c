@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
@@ -45,7 +46,7 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level)
 
 	if (blkno == InvalidBlockNumber)
 		cb_run_report_corrupt(rel, blkno);
-	buf = ReadBuffer(rel, blkno);
+	buf = cb_ring_read(rel, blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	cb_run_check_page(rel, buf);
 	if (CbPageGetOpaque(BufferGetPage(buf))->level != level)

@@ -18,6 +18,7 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
+#include "base/cb_ring.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
@@ -111,7 +112,7 @@ cb_alloc_from_map(Relation rel)
 		}
 
 		/* others may be looking at the page; never wait for them here */
-		buf = ReadBuffer(rel, blkno);
+		buf = cb_ring_read(rel, blkno);
 		if (ConditionalLockBuffer(buf))
 		{
 			if (cb_tree_page_is_free(BufferGetPage(buf), tail))
@@ -149,7 +150,7 @@ cb_tree_alloc_page(Relation rel)
 	{
 		if (!RELATION_IS_LOCAL(rel))
 			LockRelationForExtension(rel, ExclusiveLock);
-		buf = ReadBuffer(rel, P_NEW);
+		buf = cb_ring_read(rel, P_NEW);
 		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 		if (!RELATION_IS_LOCAL(rel))
 			UnlockRelationForExtension(rel, ExclusiveLock);

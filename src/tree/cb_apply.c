@@ -21,6 +21,7 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
+#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
@@ -420,7 +421,7 @@ cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
 
 	off = cb_tree_search_page(kd, cut, parent, ForwardScanDirection);
 	cb_apply_prefetch(kd, parent, off, last);
-	buf = ReadBuffer(kd->rel, BTreeTupleGetDownLink(CbPageGetTuple(parent, off)));
+	buf = cb_ring_read(kd->rel, BTreeTupleGetDownLink(CbPageGetTuple(parent, off)));
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(buf);
 	cb_page_check(kd->rel, BufferGetBlockNumber(buf), page);

@@ -20,6 +20,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "storage/indexfsm.h"
 #include "tree/cb_tree.h"
@@ -50,7 +51,7 @@ cb_cool_go_to(CbCoolRange *range, IndexTuple separator)
 void
 cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
 {
-	Buffer		buf = ReadBuffer(rel, leaf);
+	Buffer		buf = cb_ring_read(rel, leaf);
 	Page		page = BufferGetPage(buf);
 
 	range->leaf = leaf;
@@ -89,7 +90,7 @@ cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low, bool *loose
 static Buffer
 cb_cool_lock_left(Relation rel, BlockNumber blkno, BlockNumber right)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
+	Buffer		buf = cb_ring_read(rel, blkno);
 	Page		page = BufferGetPage(buf);
 
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);

@@ -22,6 +22,7 @@
 
 #include "base/cb_base.h"
 #include "base/cb_recent.h"
+#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/buf_internals.h"
@@ -121,7 +122,7 @@ cb_search_read(Relation rel, BlockNumber blkno)
 		pgstat_count_buffer_hit(rel);
 		return buf;
 	}
-	buf = ReadBuffer(rel, blkno);
+	buf = cb_ring_read(rel, blkno);
 	cb_recent_note(rel, blkno, buf);
 	return buf;
 }

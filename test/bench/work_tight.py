@@ -10,7 +10,7 @@ tight-ingest-N   N 1 or 4 indexes of random bigints, 25 million rows, 192 or 512
                  btree's index of the old one, which nothing is inserted into
 tight-zipf-N     point look-ups of zipfian rows (theta 0.99) and 1-row INSERTs of
                  random keys, half and half; an eighth of btree's indexes as
-                 memory; 50 million rows with 1 index, 25 with 4
+                 memory; 50 million rows with 1 index, 25 with 4; heap as before
 tight-cpu-M      server CPU of batches, two pools of entries at most, with M (1
                  or 100) million rows to begin with, 1 index, 192 MB
 tight-cold       first reads of ranges of the key, from the index alone, all of it
@@ -58,7 +58,7 @@ ZIPF = f"""\\set u random(0, 999999999) / 1000000000.0
 \\set r case when :u * :zeta < 1 then 1 when :u * :zeta < :second then 2 \\
 else 1 + int(:n * pow(:eta * :u - :eta + 1, :alpha)) end
 \\set z 1 + :r * 2654435761 % :n
-SELECT id FROM events WHERE k1 = {data.key('uniform', 1, ':z::bigint')};
+SELECT id FROM {{table}} WHERE k1 = {data.key('uniform', 1, ':z::bigint')};
 """
 THETA = 0.99
 HOT_TURNS = 9
@@ -285,6 +285,12 @@ class Tight:
             raise RuntimeError("the server had too little memory: a process was killed")
 
 
+def set_aside(cluster):
+    """Rows go to a new table without indexes from now on; the old one's name."""
+    cluster.sql("ALTER TABLE events RENAME TO earlier; CREATE TABLE events (LIKE earlier)")
+    return "earlier"
+
+
 class Ingest(Tight):
     """Batches, single rows, batches beside look-ups."""
 
@@ -308,8 +314,7 @@ class Ingest(Tight):
     def floor(self):
         """What the machine and the heap alone let through."""
         cluster = self.start("heap")
-        cluster.sql("ALTER TABLE events RENAME TO earlier; CREATE TABLE events (LIKE earlier)")
-        self.table = "earlier"
+        self.table = set_aside(cluster)
         feed = Feed(cluster, self.shape)
         self.warm(feed)
         found = [self.batches(feed), dict(self.single(feed), state="insert1"),
@@ -385,29 +390,35 @@ class Zipf(Tight):
         rows = {1: 50_000_000, 4: 25_000_000}[count]
         memory = rows * BTREE_ENTRY * count // 8 // 2 ** 20
         super().__init__(bench, name, Shape(rows, memory, count, bench.args.tight_scale))
+        self.methods = ["heap"] + PAIR
 
     @staticmethod
     def names():
         return ["tight-zipf-1", "tight-zipf-4"]
 
+    def template(self, method):
+        return super().template("btree" if method == "heap" else method)
+
     def phases(self, method, repeat):
         cluster = self.start(method)
         feed = Feed(cluster, self.shape)
+        table = set_aside(cluster) if method == "heap" else "events"
         self.warm(feed)
-        self.mix(feed, self.seconds / 3)
+        self.mix(feed, table, self.seconds / 3)
         cluster.sql("CHECKPOINT")
         size = self.size(cluster)
-        tps, times = self.mix(feed, self.seconds)
+        tps, times = self.mix(feed, table, self.seconds)
         self.end(cluster)
         return [dict(drive.latencies(times), tps=tps, **size)]
 
-    def mix(self, feed, seconds):
+    def mix(self, feed, table, seconds):
         n, alpha = self.shape.rows, 1 / (1 - THETA)
         eta = (1 - (2 / n) ** (1 - THETA)) / (1 - zeta(2) / zeta(n))
         return drive.pgbench(
-            feed.cluster, [ZIPF, insert1(self.shape)], seconds=max(1, int(seconds)), log=True,
-            options=PLAN, variables={"i": feed.take(10 ** 8), "n": n, "zeta": zeta(n), "eta": eta,
-                                     "second": zeta(2), "alpha": alpha})
+            feed.cluster, [ZIPF.format(table=table), insert1(self.shape)],
+            seconds=max(1, int(seconds)), log=True, options=PLAN,
+            variables={"i": feed.take(10 ** 8), "n": n, "zeta": zeta(n), "eta": eta,
+                       "second": zeta(2), "alpha": alpha})
 
 
 def zeta(n):

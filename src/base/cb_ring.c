@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_ring.c
+ *	  A worker's ring of buffers, and which indexes are large enough for it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_ring.h"
+
+#include "base/cb_compat.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+/* how many pages are read until it is asked again how large the index is */
+#define CB_RING_TURNS	1024
+
+static BufferAccessStrategy cb_ring = NULL;
+
+void
+cb_ring_make(void)
+{
+	MemoryContext oldcxt = MemoryContextSwitchTo(TopMemoryContext);
+
+	cb_ring = GetAccessStrategy(BAS_BULKWRITE);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+/* Does the index not fit into shared_buffers? */
+static bool
+cb_ring_is_for(Relation rel)
+{
+	static Oid	of = InvalidOid;
+	static int	turns = 0;
+	static bool large = false;
+
+	if (of != RelationGetRelid(rel) || --turns <= 0)
+	{
+		large = RelationGetNumberOfBlocks(rel) > NBuffers;
+		of = RelationGetRelid(rel);
+		turns = CB_RING_TURNS;
+	}
+	return large;
+}
+
+Buffer
+cb_ring_read(Relation rel, BlockNumber blkno)
+{
+	return ReadBufferExtended(rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
+							  cb_ring && cb_ring_is_for(rel) ? cb_ring : NULL);
+}

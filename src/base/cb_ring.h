@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_ring.h
+ *	  Workers read large indexes by way of a ring of buffers.
+ *
+ * A batch touches many pages once.  In an index that does not fit into
+ * shared_buffers they would evict what sessions use, and leave it to sessions
+ * to write them.  The server has rings of buffers for such work (its buffer
+ * access strategies): who needs another page takes a buffer of his own ring, and
+ * writes the page that was in it.  A page that others use meanwhile stays.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_RING_H
+#define CB_RING_H
+
+#include "postgres.h"
+
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+/* From now on this process uses a ring for large indexes. */
+extern void cb_ring_make(void);
+
+/*
+ * As ReadBuffer(), P_NEW included.  Any process may call it: one without a ring
+ * reads as usual.
+ */
+extern Buffer cb_ring_read(Relation rel, BlockNumber blkno);
+
+#endif							/* CB_RING_H */
