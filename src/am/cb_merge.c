@@ -140,16 +140,12 @@ static IndexTuple
 cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 {
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-	ItemId		item = PageGetItemId(page, off);
+	IndexTuple	itup = cb_page_get_entry(page, off);
 
-	if (!ItemIdHasStorage(item) ||
-		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
-		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
-		IndexTupleSize((IndexTuple) PageGetItem(page, item)) > ItemIdGetLength(item) ||
-		BTreeTupleIsPivot((IndexTuple) PageGetItem(page, item)))
+	if (itup == NULL)
 		cb_window_report_corrupt(scan->indexRelation, window->leaf.blkno,
 								 "An item is not valid.");
-	return (IndexTuple) PageGetItem(page, item);
+	return itup;
 }
 
 /* ---------- heads ---------- */

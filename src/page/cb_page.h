@@ -87,6 +87,28 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 	((IndexTuple) PageGetItem((page), PageGetItemId((page), (off))))
 #define CbPageGetHighKey(page) CbPageGetTuple(page, CB_HIKEY)
 
+/*
+ * The entry of an item of a leaf or of a run's data page, whose header is sound;
+ * NULL: what is there is damaged.
+ */
+static inline IndexTuple
+cb_page_get_entry(Page page, OffsetNumber off)
+{
+	ItemId		item = PageGetItemId(page, off);
+	IndexTuple	itup;
+
+	if (!ItemIdHasStorage(item) ||
+		ItemIdGetLength(item) < sizeof(IndexTupleData) ||
+		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ)
+		return NULL;
+	itup = (IndexTuple) PageGetItem(page, item);
+	if (IndexTupleSize(itup) < sizeof(IndexTupleData) ||
+		IndexTupleSize(itup) > ItemIdGetLength(item) ||
+		BTreeTupleIsPivot(itup))
+		return NULL;
+	return itup;
+}
+
 /* bytes for line pointers and tuples on a fresh page */
 #define CB_PAGE_ROOM \
 	(BLCKSZ - MAXALIGN(SizeOfPageHeaderData) - MAXALIGN(sizeof(CbPageOpaqueData)))

@@ -171,21 +171,12 @@ IndexTuple
 cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 {
 	Page		page = (Page) cursor->copy.data;
-	IndexTuple	itup = NULL;
+	IndexTuple	itup;
 
 	if (CbPageIsPacked(page))
 		itup = cb_leaf_read(&cursor->leaf, i, tuple);
 	else
-	{
-		ItemId		id = PageGetItemId(page, i + 1);
-
-		if (ItemIdHasStorage(id) &&
-			ItemIdGetOffset(id) + ItemIdGetLength(id) <= BLCKSZ &&
-			ItemIdGetLength(id) >= sizeof(IndexTupleData) &&
-			IndexTupleSize((IndexTuple) PageGetItem(page, id)) <= ItemIdGetLength(id) &&
-			!BTreeTupleIsPivot((IndexTuple) PageGetItem(page, id)))
-			itup = (IndexTuple) PageGetItem(page, id);
-	}
+		itup = cb_page_get_entry(page, i + 1);
 	if (itup == NULL)
 		cb_run_report_corrupt(rel, cursor->pages[cursor->at]);
 	return itup;

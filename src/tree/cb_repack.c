@@ -136,9 +136,14 @@ cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
 
 	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
 	{
+		IndexTuple	plain;
+
 		while (next < batch->n && batch->offsets[next] == off)
 			cb_repack_add_new(&m, batch->tuples[next++]);
-		cb_repack_add_plain(&m, CbPageGetTuple(page, off));
+		plain = cb_page_get_entry(page, off);
+		if (plain == NULL)
+			cb_tree_report_damaged(kd->rel, page);
+		cb_repack_add_plain(&m, plain);
 	}
 	while (next < batch->n)
 		cb_repack_add_new(&m, batch->tuples[next++]);

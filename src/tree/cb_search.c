@@ -137,13 +137,13 @@ cb_search_report_level(Relation rel, BlockNumber blkno, int level)
 			 errhint("Please REINDEX it.")));
 }
 
-/* A leaf's base cannot be decoded; the page may be a copy. */
+/* A leaf's base or an entry cannot be read; the page may be a copy. */
 void
 cb_tree_report_damaged(Relation rel, Page page)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" has a leaf with a damaged base",
+			 errmsg("index \"%s\" has a damaged leaf",
 					RelationGetRelationName(rel)),
 			 errdetail("Its right sibling is block %u.",
 					   CbPageGetOpaque(page)->next),

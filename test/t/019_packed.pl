@@ -165,4 +165,26 @@ foreach my $index (qw(bad_k bad_s))
 	sound($node, 'bad', [ $index eq 'bad_k' ? 'k' : 's' ], "$index: whole again");
 }
 
+# an entry beside the base that lies beyond its page, when the leaf is packed again
+sub insert_bad
+{
+	my ($first, $last) = @_;
+
+	return "INSERT INTO bad SELECT i, hashint8extended(i, 1), '' FROM generate_series($first, $last) i;"
+	  . "SELECT cache_batch_flush('bad_k')";
+}
+$node->safe_psql('postgres', insert_bad(4001, 4040) . '; CHECKPOINT');
+($block) = blocks('bad_k', $packed);
+$file = file_of('bad_k');
+$node->stop;
+open my $fh, '<:raw', $file or die "$file: $!";
+seek $fh, $block * 8192, 0;
+read $fh, my $page, 8192;
+close $fh;
+cmp_ok(unpack('v', substr($page, 12, 2)), '>', 24 + 3 * 4, 'there are entries beside the base');
+damage($file, $block, [ 24 + 2 * 4, pack('V', 0x7ff8 | 1 << 15 | 16 << 17) ]);
+$node->start;
+($rc, $out, $err) = $node->psql('postgres', insert_bad(5001, 9000));
+like($err, qr/index "bad_k" has a damaged leaf/, 'an entry beyond its page is found');
+
 done_testing();
