@@ -136,13 +136,12 @@ cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
 
 	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
 	{
-		IndexTuple	plain;
+		IndexTuple	plain = cb_page_get_entry(page, off);
 
-		while (next < batch->n && batch->offsets[next] == off)
-			cb_repack_add_new(&m, batch->tuples[next++]);
-		plain = cb_page_get_entry(page, off);
 		if (plain == NULL)
 			cb_tree_report_damaged(kd->rel, page);
+		while (next < batch->n && batch->offsets[next] == off)
+			cb_repack_add_new(&m, batch->tuples[next++]);
 		cb_repack_add_plain(&m, plain);
 	}
 	while (next < batch->n)

@@ -228,6 +228,7 @@ class Tight:
     """What the workloads share: a confined server and its measured phases."""
 
     kept = ""
+    floor_has = "heap"          # what the heap method's copy was made with
 
     def __init__(self, bench, name, shape):
         self.name = name
@@ -237,7 +238,8 @@ class Tight:
         self.shape = shape
 
     def template(self, method):
-        return template(self.bench.env, self.shape, method, self.kept)
+        return template(self.bench.env, self.shape,
+                        self.floor_has if method == "heap" else method, self.kept)
 
     def run(self, method, repeat):
         """The phases; if the server died for want of memory, says so."""
@@ -294,6 +296,8 @@ def set_aside(cluster):
 class Ingest(Tight):
     """Batches, single rows, batches beside look-ups."""
 
+    floor_has = "btree"
+
     def __init__(self, bench, name):
         count = int(name.split("-")[2])
         super().__init__(bench, name, Shape(25_000_000, {1: 192, 4: 512}[count], count,
@@ -304,9 +308,6 @@ class Ingest(Tight):
     @staticmethod
     def names():
         return ["tight-ingest-1", "tight-ingest-4"]
-
-    def template(self, method):
-        return super().template("btree" if method == "heap" else method)
 
     def phases(self, method, repeat):
         return self.floor() if method == "heap" else self.indexed(method)
@@ -385,6 +386,8 @@ def measured(feed, work):
 class Zipf(Tight):
     """Zipfian look-ups and single rows, indexes eight times the memory."""
 
+    floor_has = "btree"
+
     def __init__(self, bench, name):
         count = int(name.split("-")[2])
         rows = {1: 50_000_000, 4: 25_000_000}[count]
@@ -395,9 +398,6 @@ class Zipf(Tight):
     @staticmethod
     def names():
         return ["tight-zipf-1", "tight-zipf-4"]
-
-    def template(self, method):
-        return super().template("btree" if method == "heap" else method)
 
     def phases(self, method, repeat):
         cluster = self.start(method)

@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes 'usleep';
 
 our @EXPORT = qw(new_node test_points wait_back sound indexes_of
-  run_killed test_points_built crash_restart damage);
+  run_killed test_points_built crash_restart damage page);
 
 # A node with the library preloaded; conf: more settings.
 sub new_node
@@ -51,6 +51,18 @@ sub damage
 	}
 	close $fh;
 	return;
+}
+
+# The bytes of a block of a file.
+sub page
+{
+	my ($file, $block) = @_;
+
+	open my $fh, '<:raw', $file or die "$file: $!";
+	seek $fh, $block * 8192, 0;
+	read $fh, my $bytes, 8192;
+	close $fh;
+	return $bytes;
 }
 
 # The names of all test points in the sources, as keys.

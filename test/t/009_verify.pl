@@ -8,17 +8,6 @@ use Test::More;
 
 my $node = new_node('verify', conf => "cache_batch.journal_limit = 1024\n");
 
-sub page
-{
-	my ($file, $block) = @_;
-
-	open my $fh, '<:raw', $file or die "$file: $!";
-	seek $fh, $block * 8192, 0;
-	read $fh, my $bytes, 8192;
-	close $fh;
-	return $bytes;
-}
-
 # A new index: 3 levels of tree, and a journal; returns its file and blocks.
 sub fresh
 {

@@ -130,13 +130,10 @@ foreach my $index (qw(bad_k bad_s))
 {
 	my ($block) = blocks($index, $packed);
 	my $file = file_of($index);
+	my $page = page($file, $block);
 	my %whole;
 	my ($found, $missed) = (0, 0);
 
-	open my $fh, '<:raw', $file or die "$file: $!";
-	seek $fh, $block * 8192, 0;
-	read $fh, my $page, 8192;
-	close $fh;
 	# item 2, behind the high key
 	my $item = unpack('V', substr($page, 28, 4));
 	my ($start, $len) = ($item & 0x7fff, $item >> 17);
@@ -177,11 +174,7 @@ $node->safe_psql('postgres', insert_bad(4001, 4040) . '; CHECKPOINT');
 ($block) = blocks('bad_k', $packed);
 $file = file_of('bad_k');
 $node->stop;
-open my $fh, '<:raw', $file or die "$file: $!";
-seek $fh, $block * 8192, 0;
-read $fh, my $page, 8192;
-close $fh;
-cmp_ok(unpack('v', substr($page, 12, 2)), '>', 24 + 3 * 4, 'there are entries beside the base');
+cmp_ok(unpack('v', substr(page($file, $block), 12, 2)), '>', 24 + 3 * 4, 'there are entries beside the base');
 damage($file, $block, [ 24 + 2 * 4, pack('V', 0x7ff8 | 1 << 15 | 16 << 17) ]);
 $node->start;
 ($rc, $out, $err) = $node->psql('postgres', insert_bad(5001, 9000));

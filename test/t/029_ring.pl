@@ -57,7 +57,6 @@ insert_some(120001 + 1500 * $_) foreach (1 .. 3);
 is($node->safe_psql('postgres', q(
 	SELECT flushes_help = 0 AND leaf_visits > 4000 FROM cache_batch_stat_indexes
 	WHERE indexrelid = 't_k'::regclass)), 't', 'the worker went to many leaves');
-note($node->safe_psql('postgres', 'SELECT to_jsonb(s) FROM cache_batch_stat_indexes s'));
 
 my $evicted = read_quiet();
 note("read again $evicted");
