@@ -17,7 +17,7 @@
  *	c) A segment holds RowExclusiveLock on its index from its first entry to
  *	   the end of the (sub)transaction: the file cannot be swapped under it.
  *	d) A segment knows the build id of its index.  It is compared with the
- *	   metapage at publication only: entries of another build are discarded,
+ *	   index's at publication only: entries of another build are discarded,
  *	   unless the change of build may still be rolled back; then they stay.
  *	e) Entries leave a stage only once they are readable and in WAL.  An error
  *	   before that leaves the stage as it was.
@@ -258,12 +258,9 @@ cb_stage_lock_index(Oid indexoid)
 static void
 cb_stage_push_segment(CbStage *stage, Relation index)
 {
-	CbMetaPageData meta;
 	CbSegment  *seg;
 
 	cb_stage_lock_index(stage->indexoid);
-	cb_tree_read_meta(index, NULL, &meta);
-
 	if (stage->nsegs == stage->maxsegs)
 	{
 		int			max = stage->maxsegs == 0 ? 2 : stage->maxsegs * 2;
@@ -280,7 +277,7 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 	seg->level = GetCurrentTransactionNestLevel();
 	seg->n = 0;
 	seg->start = stage->used;
-	memcpy(seg->build_id, meta.build_id, CB_BUILD_ID_LEN);
+	memcpy(seg->build_id, cb_tree_build_id(index), CB_BUILD_ID_LEN);
 	stage->level = seg->level;
 	cb_stage_list_add(stage, stage->nsegs++ > 0);
 }
@@ -311,8 +308,6 @@ static bool
 cb_stage_needs_segment(const CbStage *stage, Relation index)
 {
 	const CbSegment *seg;
-	const CbRelCache *cache;
-	CbMetaPageData meta;
 
 	if (stage->nsegs == 0)
 		return true;
@@ -322,11 +317,7 @@ cb_stage_needs_segment(const CbStage *stage, Relation index)
 #ifdef CB_MUTATE_A3_SEGMENT
 	return false;
 #endif
-	cache = cb_rel_cache(index);
-	if (likely(cache->build_known))
-		return memcmp(seg->build_id, cache->build_id, CB_BUILD_ID_LEN) != 0;
-	cb_tree_read_meta(index, NULL, &meta);
-	return memcmp(seg->build_id, meta.build_id, CB_BUILD_ID_LEN) != 0;
+	return memcmp(seg->build_id, cb_tree_build_id(index), CB_BUILD_ID_LEN) != 0;
 }
 
 /* Makes room for an entry of this size at the end of the stage. */
@@ -462,10 +453,7 @@ cb_publish_classify(CbPublication *pub)
 {
 	CbStage    *stage = pub->stage;
 	int			level = GetCurrentTransactionNestLevel();
-	CbMetaPageData meta;
 
-	if (pub->rel != NULL)
-		cb_tree_read_meta(pub->rel, NULL, &meta);
 	pub->n = 0;
 	pub->size = 0;
 	for (int i = 0; i < pub->nsegs; i++)
@@ -475,7 +463,7 @@ cb_publish_classify(CbPublication *pub)
 
 #ifndef CB_MUTATE_A3_BUILDID
 		same = same &&
-			memcmp(seg->build_id, meta.build_id, CB_BUILD_ID_LEN) == 0;
+			memcmp(seg->build_id, cb_tree_build_id(pub->rel), CB_BUILD_ID_LEN) == 0;
 #endif
 		if (same)
 		{

@@ -69,21 +69,6 @@ cb_desc_shmem_startup(uint32 ndescs)
 
 /* ---------- finding ---------- */
 
-/* The index's build id as this backend knows it. */
-static const uint8 *
-cb_desc_build_id(Relation rel)
-{
-	CbRelCache *cache = cb_rel_cache(rel);
-	CbMetaPageData meta;
-
-	if (!cache->build_known)
-	{
-		cb_tree_read_meta(rel, NULL, &meta);
-		cache = cb_rel_cache(rel);
-	}
-	return cache->build_id;
-}
-
 static CbDesc *
 cb_desc_look_up(const RelFileNode *file)
 {
@@ -101,7 +86,7 @@ cb_desc_find(Relation rel)
 
 	if (cb_pool == NULL)
 		return NULL;
-	(void) cb_desc_build_id(rel);	/* cb_desc_is_current() must not read it */
+	(void) cb_tree_build_id(rel);	/* cb_desc_is_current() must not read it */
 	cache = cb_rel_cache(rel);
 	gen = cb_load_acquire(&cb_pool->table_gen);
 	if (cache->desc_gen == gen)
@@ -453,7 +438,7 @@ cb_desc_take_free(TimestampTz now)
 static CbDesc *
 cb_desc_make(Relation rel)
 {
-	const uint8 *build_id = cb_desc_build_id(rel);
+	const uint8 *build_id = cb_tree_build_id(rel);
 	TimestampTz now = GetCurrentTimestamp();
 	CbDesc	   *desc;
 

@@ -282,7 +282,7 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 	if (cache->journal_block != InvalidBlockNumber)
 	{
 		lane->seq = cache->journal_seq;
-		lane->last = hint ? ReadBuffer(rel, cache->journal_block) :
+		lane->last = hint ? cb_tree_read_buffer(rel, cache->journal_block) :
 			cb_append_walk(rel, cache->journal_block, &lane->seq);
 		if (BufferIsValid(lane->last))
 			return;

@@ -89,6 +89,23 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 }
 
 /*
+ * The index's build id, CB_BUILD_ID_LEN bytes that stay as long as nothing is done
+ * that may build it anew or accept invalidations.  The metapage is read once only:
+ * each build forgets what its backend knows of the index, and so does whoever
+ * accepts the invalidation of another backend's, before it gets a lock that
+ * conflicts with a build.  The caller holds such a lock.
+ */
+const uint8 *
+cb_tree_build_id(Relation rel)
+{
+	CbMetaPageData meta;
+
+	if (!cb_rel_cache(rel)->build_known)
+		cb_tree_read_meta(rel, NULL, &meta);
+	return cb_rel_cache(rel)->build_id;
+}
+
+/*
  * Would a look-up leave the buffer as it is?  The other way to pin it does not
  * count as a use, so that one that is used so alone would be evicted first.
  */
@@ -108,8 +125,8 @@ cb_search_prefetch_ends(const char *page)
 }
 
 /* Pins a page as ReadBuffer() does: where it was lately, or wherever it is. */
-static Buffer
-cb_search_read(Relation rel, BlockNumber blkno)
+Buffer
+cb_tree_read_buffer(Relation rel, BlockNumber blkno)
 {
 	Buffer		buf = cb_recent_find(rel, blkno);
 
@@ -216,7 +233,7 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 			root = meta.root;
 			root_level = meta.root_level;
 		}
-		buf = cb_search_read(rel, root);
+		buf = cb_tree_read_buffer(rel, root);
 		page = cb_search_lock(rel, buf,
 							  root_level == 0 ? leaf_lockmode : lockmode,
 							  root_level, snapshot);
@@ -325,7 +342,7 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		if (++moves % CB_CHECK_MOVES == 0 &&
 			moves > RelationGetNumberOfBlocks(kd->rel))
 			cb_search_report_level(kd->rel, next, level);
-		buf = cb_search_read(kd->rel, next);
+		buf = cb_tree_read_buffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
 	return buf;
@@ -353,7 +370,7 @@ cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	UnlockReleaseBuffer(buf);
 	CHECK_FOR_INTERRUPTS();
 	CB_TEST_POINT("step-down");
-	return cb_search_read(kd->rel, child);
+	return cb_tree_read_buffer(kd->rel, child);
 }
 
 static void
@@ -414,7 +431,7 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 Buffer
 cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
-	Buffer		buf = cb_search_read(rel, hint->blkno);
+	Buffer		buf = cb_tree_read_buffer(rel, hint->blkno);
 
 	for (;;)
 	{
@@ -428,7 +445,7 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 			cb_search_report_level(rel, BufferGetBlockNumber(buf), 0);
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
-		buf = cb_search_read(rel, next);
+		buf = cb_tree_read_buffer(rel, next);
 	}
 }
 
@@ -545,7 +562,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 			if (!BufferIsValid(buf))
 			{
 				CHECK_FOR_INTERRUPTS();
-				buf = cb_search_read(kd->rel, hints[i].blkno);
+				buf = cb_tree_read_buffer(kd->rel, hints[i].blkno);
 				cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
 			}
 			i += cb_search_find_children(kd, &own_cut, &key, values + i, n - i,

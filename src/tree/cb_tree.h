@@ -114,6 +114,8 @@ extern CbRelCache *cb_rel_cache(Relation rel);
 extern void cb_rel_forget(Relation rel);
 extern void cb_tree_read_meta(Relation rel, Snapshot snapshot,
 							  CbMetaPageData *meta);
+extern const uint8 *cb_tree_build_id(Relation rel);
+extern Buffer cb_tree_read_buffer(Relation rel, BlockNumber blkno);
 extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
 							  ScanDirection dir, Snapshot snapshot,
 							  CbDescent *descent);

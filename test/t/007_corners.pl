@@ -150,10 +150,10 @@ $node->safe_psql('postgres', q(
 	END LOOP; END $$));
 my $pages = $node->safe_psql('postgres', "SELECT sum(bytes) / 8192 FROM cache_batch_journal('j_k')");
 cmp_ok($pages, '>', 50, 'a long journal');
+my $blocks = q(SELECT pg_stat_force_next_flush();
+	SELECT idx_blks_read + idx_blks_hit FROM pg_statio_user_tables WHERE relname = 'j');
 foreach my $session ('new', 'idle')
 {
-	my $blocks = q(SELECT pg_stat_force_next_flush();
-		SELECT idx_blks_read + idx_blks_hit FROM pg_statio_user_tables WHERE relname = 'j');
 	my $query = sub { my ($sql) = @_; return $session eq 'new' ? $node->safe_psql('postgres', $sql) : $idle->query_safe($sql) };
 	my ($before) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
 
@@ -163,5 +163,11 @@ foreach my $session ('new', 'idle')
 	cmp_ok($after - $before, '<', 20, "an insertion by the $session session reads a few pages of it");
 }
 $idle->quit;
+
+# a row looks up the last page of the journal, and no other
+my ($before) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
+$node->safe_psql('postgres', 'INSERT INTO j VALUES (2); ' x 100 . 'SELECT pg_stat_force_next_flush()');
+my ($after) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
+cmp_ok($after - $before, '<', 130, '100 transactions of one row look up 100 pages');
 
 done_testing();
