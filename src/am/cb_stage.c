@@ -16,8 +16,8 @@
  *	   outlives its subtransaction.
  *	c) A segment holds RowExclusiveLock on its index from its first entry to
  *	   the end of the (sub)transaction: the file cannot be swapped under it.
- *	d) A segment knows the build id of its index.  It is compared with the
- *	   index's at publication only: entries of another build are discarded,
+ *	d) A segment knows the build id of its index, which it has from the metapage.
+ *	   It is compared with the index's at publication only: entries of another build are discarded,
  *	   unless the change of build may still be rolled back; then they stay.
  *	e) Entries leave a stage only once they are readable and in WAL.  An error
  *	   before that leaves the stage as it was.
@@ -258,9 +258,11 @@ cb_stage_lock_index(Oid indexoid)
 static void
 cb_stage_push_segment(CbStage *stage, Relation index)
 {
+	CbMetaPageData meta;
 	CbSegment  *seg;
 
 	cb_stage_lock_index(stage->indexoid);
+	cb_tree_read_meta(index, NULL, &meta);
 	if (stage->nsegs == stage->maxsegs)
 	{
 		int			max = stage->maxsegs == 0 ? 2 : stage->maxsegs * 2;
@@ -277,7 +279,7 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 	seg->level = GetCurrentTransactionNestLevel();
 	seg->n = 0;
 	seg->start = stage->used;
-	memcpy(seg->build_id, cb_tree_build_id(index), CB_BUILD_ID_LEN);
+	memcpy(seg->build_id, meta.build_id, CB_BUILD_ID_LEN);
 	stage->level = seg->level;
 	cb_stage_list_add(stage, stage->nsegs++ > 0);
 }

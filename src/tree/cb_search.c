@@ -79,7 +79,14 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	*meta = *cb_page_check_meta(rel, page);
 	UnlockReleaseBuffer(buf);
 
+	/* made anew, and nobody told us: what is known is of other pages */
 	cache = cb_rel_cache(rel);
+	if (cache->build_known &&
+		memcmp(cache->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0)
+	{
+		cb_rel_forget(rel);
+		cache = cb_rel_cache(rel);
+	}
 	cache->root = meta->root;
 	cache->root_level = meta->root_level;
 	cache->journal_tail = meta->journal_tail;
@@ -89,11 +96,10 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 }
 
 /*
- * The index's build id, CB_BUILD_ID_LEN bytes that stay as long as nothing is done
- * that may build it anew or accept invalidations.  The metapage is read once only:
- * each build forgets what its backend knows of the index, and so does whoever
- * accepts the invalidation of another backend's, before it gets a lock that
- * conflicts with a build.  The caller holds such a lock.
+ * The index's build id, as this backend knows it: CB_BUILD_ID_LEN bytes, to be used
+ * at once.  It is right if the metapage has been read since the caller got a lock
+ * that conflicts with builds by others: this backend's own forget it.  Else others'
+ * have made us forget it but where they did not tell (src/README, Staging).
  */
 const uint8 *
 cb_tree_build_id(Relation rel)

@@ -66,10 +66,10 @@ typedef struct CbQuiet
 } CbQuiet;
 
 /*
- * What a backend remembers of an index in rd_amcache.  All of it are hints:
- * pages are checked under their lock before they are believed.  Dropped with
- * the relcache entry's contents, and by cb_rel_forget() when the file is made
- * anew.
+ * What a backend remembers of an index in rd_amcache.  All of it are hints, but
+ * the build id (cb_tree_build_id): pages are checked under their lock before they
+ * are believed.  Dropped with the relcache entry's contents, and by
+ * cb_rel_forget() when the file is made, or found to have been made, anew.
  */
 typedef struct CbRelCache
 {
