@@ -17,8 +17,9 @@
  *	c) A segment holds RowExclusiveLock on its index from its first entry to
  *	   the end of the (sub)transaction: the file cannot be swapped under it.
  *	d) A segment knows the build id of its index, which it has from the metapage.
- *	   It is compared with the index's at publication only: entries of another build are discarded,
- *	   unless the change of build may still be rolled back; then they stay.
+ *	   It is compared with the index's at publication only: entries of another
+ *	   build are discarded, unless the change of build may still be rolled back;
+ *	   then they stay.
  *	e) Entries leave a stage only once they are readable and in WAL.  An error
  *	   before that leaves the stage as it was.
  *	f) While comparison functions may run for a publication, the stage is
