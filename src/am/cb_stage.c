@@ -264,6 +264,7 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 
 	cb_stage_lock_index(stage->indexoid);
 	cb_tree_read_meta(index, NULL, &meta);
+
 	if (stage->nsegs == stage->maxsegs)
 	{
 		int			max = stage->maxsegs == 0 ? 2 : stage->maxsegs * 2;

@@ -98,8 +98,8 @@ cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 /*
  * The index's build id, as this backend knows it: CB_BUILD_ID_LEN bytes, to be used
  * at once.  It is right if the metapage has been read since the caller got a lock
- * that conflicts with builds by others: this backend's own forget it.  Else others'
- * have made us forget it but where they did not tell (src/README, Staging).
+ * that conflicts with builds by others, as this backend's own builds forget it.
+ * Otherwise it may be that of an earlier build (src/README, Staging).
  */
 const uint8 *
 cb_tree_build_id(Relation rel)

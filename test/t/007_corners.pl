@@ -150,24 +150,24 @@ $node->safe_psql('postgres', q(
 	END LOOP; END $$));
 my $pages = $node->safe_psql('postgres', "SELECT sum(bytes) / 8192 FROM cache_batch_journal('j_k')");
 cmp_ok($pages, '>', 50, 'a long journal');
-my $blocks = q(SELECT pg_stat_force_next_flush();
-	SELECT idx_blks_read + idx_blks_hit FROM pg_statio_user_tables WHERE relname = 'j');
+my $blocks = sub {
+	return ($node->safe_psql('postgres', q(SELECT pg_stat_force_next_flush();
+		SELECT idx_blks_read + idx_blks_hit FROM pg_statio_user_tables WHERE relname = 'j')) =~ /(\d+)/)[0];
+};
 foreach my $session ('new', 'idle')
 {
 	my $query = sub { my ($sql) = @_; return $session eq 'new' ? $node->safe_psql('postgres', $sql) : $idle->query_safe($sql) };
-	my ($before) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
+	my $before = $blocks->();
 
 	$query->("INSERT INTO j VALUES (1); SELECT pg_stat_force_next_flush()");
 	$query->('SELECT 1');
-	my ($after) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
-	cmp_ok($after - $before, '<', 20, "an insertion by the $session session reads a few pages of it");
+	cmp_ok($blocks->() - $before, '<', 20, "an insertion by the $session session reads a few pages of it");
 }
 $idle->quit;
 
 # a row looks up the metapage and the last page of the journal, and no other
-my ($before) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
+my $before = $blocks->();
 $node->safe_psql('postgres', 'INSERT INTO j VALUES (2); ' x 100 . 'SELECT pg_stat_force_next_flush()');
-my ($after) = $node->safe_psql('postgres', $blocks) =~ /(\d+)/;
-cmp_ok($after - $before, '<', 230, '100 transactions of one row look up 200 pages');
+cmp_ok($blocks->() - $before, '<', 230, '100 transactions of one row look up 200 pages');
 
 done_testing();
