@@ -190,10 +190,13 @@ cb_tap_logs()
 		rm -rf "$1"
 		return 0
 	fi
-	for log in "$1"/tmp_check/log/*.log; do
+	for log in "$1"/tmp_check/log/*; do
 		[ -e "$log" ] || continue
-		grep -E ' (PANIC|FATAL): |TRAP: |terminated by signal|^(error|connection error|died|# Died)' \
-			"$log" | tail -n 8 | sed "s,^,    | $(basename "$log"): ," || true
+		case $log in
+		*/regress_log_*) tail -n 12 "$log" ;;
+		*) grep -E ' (PANIC|FATAL|ERROR): |TRAP: |terminated by signal|still waiting' "$log" |
+			tail -n 12 || true ;;
+		esac | sed "s,^,    | $(basename "$log"): ,"
 	done
 }
 
