@@ -174,7 +174,8 @@ CREATE FUNCTION @extschema@.cache_batch_stat_get(index oid,
 	OUT dropped bigint,
 	OUT cooled bigint,
 	OUT spilled bigint,
-	OUT vacuum_skipped bigint)
+	OUT vacuum_skipped bigint,
+	OUT hot_reads bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION @extschema@.cache_batch_stat_reset() RETURNS void
@@ -261,6 +262,7 @@ SELECT n.nspname AS schemaname,
 	   s.cooled,
 	   s.spilled,
 	   s.vacuum_skipped,
+	   s.hot_reads,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,

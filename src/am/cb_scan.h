@@ -18,6 +18,7 @@
 #include "access/tableam.h"
 #include "am/cb_am.h"
 #include "base/cb_arena.h"
+#include "base/cb_hot.h"
 #include "bucket/cb_bucket.h"
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
@@ -71,6 +72,8 @@ typedef struct CbWindow
 {
 	bool		valid;
 	bool		clipped;		/* it ends before the leaf does */
+	uint64		hot_attach_id;	/* not 0: it is a hot entry of this one ... */
+	uint32		hot_hash;		/* ... for this hash */
 	CbPlace		lo;
 	CbPlace		hi;
 	bool		more_left;		/* may there be matches left of lo, ... */
@@ -202,6 +205,13 @@ extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,
 									 const char *detail) pg_attribute_noreturn();
 extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
+
+/* cb_window_hot.c */
+extern bool cb_window_may_be_hot(IndexScanDesc scan);
+extern bool cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple,
+							   BlockNumber *leaf);
+extern void cb_window_keep_hot(IndexScanDesc scan);
+extern void cb_window_drop_hot(CbWindow *window);
 
 /* cb_window_range.c */
 extern void cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir);

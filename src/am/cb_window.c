@@ -849,20 +849,52 @@ cb_window_is_short(CbScanOpaque so, ScanDirection dir)
 }
 
 /*
+ * The window of a look-up whose entry is kept with the hot ones, if it is.  The
+ * upper levels have been copied and have nothing for it.
+ */
+static bool
+cb_window_read_hot(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	CbHotTuple	tuple;
+	BlockNumber leaf;
+	CbScanItem *item;
+
+	if (!cb_window_find_hot(scan, &tuple, &leaf))
+		return false;
+	cb_heat_note(scan->indexRelation, leaf, CB_HEAT_READ);
+	cb_stat_add(scan->indexRelation, CB_STAT_HOT_READS, 1);
+	item = &window->items[window->nitems++];
+	item->itup = cb_window_keep(window, &tuple.header);
+	item->origin = CB_ITEM_UPPER;
+	item->number = 0;
+	cb_place_copy(so, &window->lo, &so->pos);
+	cb_place_set_tuple(so, &window->hi, item->itup, true);
+	window->leaf.blkno = InvalidBlockNumber;
+	window->copied = false;
+	window->buf = InvalidBuffer;
+	window->hot_attach_id = so->view.attach_id;
+	window->hot_hash = so->view.hash;
+	window->valid = true;
+	return true;
+}
+
+/*
  * Reads the levels in their order and merges them.  Returns whether there
  * may be matches beyond the window.
  */
 static bool
 cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 {
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbMerge		merge;
 	bool		in_place = false;
+	bool		hot = false;
 	bool		missed = false;
 	bool		more;
 
 #ifdef CB_MUTATE_I2_ORDER
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-
 	so->view.lo = so->view.hi = NULL;
 	cb_window_read_leaf(scan, dir, in_place);
 	CB_TEST_POINT("scan-leaf-read");
@@ -872,7 +904,13 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 				  &so->pos);
 #else
 	cb_window_copy_levels(scan, dir);
-	in_place = cb_window_is_short((CbScanOpaque) scan->opaque, dir);
+	in_place = cb_window_is_short(so, dir);
+	hot = in_place && cb_window_may_be_hot(scan);
+#ifdef CB_MUTATE_I2_HOTUPPER
+	hot = cb_window_may_be_hot(scan);
+#endif
+	if (hot && cb_window_read_hot(scan))
+		return false;
 	missed = cb_window_read_leaf(scan, dir, in_place);
 	if (!in_place)
 	{
@@ -885,7 +923,9 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	if (in_place)
 	{
 		cb_tree_check_still_locked(scan->indexRelation,
-								   ((CbScanOpaque) scan->opaque)->cur->buf);
+								   so->cur->buf);
+		if (hot && (!more || so->cur->hi.cut.kind == CB_CUT_MAX))
+			cb_window_keep_hot(scan);
 		cb_window_unlock_leaf(scan);
 		if (more)
 			cb_scan_read_ahead(scan, dir, missed);
@@ -908,6 +948,7 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	cb_arena_reset(&window->kept);
 	window->nitems = 0;
 	window->nkilled = 0;
+	window->hot_attach_id = 0;
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
 	{

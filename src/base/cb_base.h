@@ -23,6 +23,7 @@ extern int	cb_max_workers;		/* background workers that flush */
 extern int	cb_max_delay;		/* ms until a bucket's entries are flushed */
 extern double cb_scan_delay;	/* ms that a worker pauses for a scan */
 
+extern int	cb_hot_size;		/* kB; -1: by the pool, 0: none */
 extern int	cb_heat_size;		/* kB; -1: by shared_buffers, 0: no heat */
 extern int	cb_heat_epoch;		/* s */
 extern char *cb_cold_threshold;
@@ -113,6 +114,7 @@ typedef enum CbCounter
 	CB_STAT_COOLED,				/* leaves freed by packing cold ranges */
 	CB_STAT_SPILLED,			/* entries flushed to range buffers */
 	CB_STAT_VACUUM_SKIPPED,		/* packed leaves that VACUUM need not decode */
+	CB_STAT_HOT_READS,			/* look-ups that took a hot entry, not a leaf */
 	CB_NUM_COUNTERS
 } CbCounter;
 

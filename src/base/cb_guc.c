@@ -15,6 +15,7 @@ int			cb_stage_total_size = 4096;
 int			cb_pool_size = -1;
 int			cb_max_workers = 2;
 int			cb_max_delay = 60000;
+int			cb_hot_size = -1;
 int			cb_heat_size = -1;
 int			cb_heat_epoch = 60;
 char	   *cb_cold_threshold;
@@ -116,6 +117,13 @@ cb_guc_define_startup(void)
 							&cb_max_workers,
 							2, 0, 64,
 							context, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.hot_size",
+							"Shared memory for entries that look-ups have found, of all indexes together.",
+							"-1: half of pool_size.  0: none are kept.",
+							&cb_hot_size,
+							-1, -1, 16 * 1024 * 1024,
+							context, GUC_UNIT_KB, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("cache_batch.heat_size",
 							"Shared memory for the times of the latest accesses to leaves, of all indexes together.",

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cb_base.h"
+#include "base/cb_hot.h"
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -133,6 +134,7 @@ cb_pool_shmem_request(void)
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nbuckets, sizeof(cb_atomic32)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.ndescs, sizeof(CbDesc)));
 	cb_desc_shmem_request(shape.ndescs);
+	cb_hot_shmem_request(cb_pool_size_bytes());
 }
 
 static void *
@@ -242,6 +244,7 @@ cb_pool_shmem_startup(void)
 		cb_pool_init(&shape, data, filters, chunk_links, bucket_links);
 	cb_desc_shmem_startup(shape.ndescs);
 	LWLockRelease(AddinShmemInitLock);
+	cb_hot_shmem_startup(cb_pool_size_bytes());
 
 	tranche = cb_pool->lock_tranche;
 	LWLockRegisterTranche(tranche, "CacheBatchTable");

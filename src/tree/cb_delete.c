@@ -97,7 +97,7 @@ cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
 				   dead->noffsets);
 	CbPageGetOpaque(page)->cycleid = 0;
-	MarkBufferDirty(buf);
+	cb_hot_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
 		xl_cb_vacuum_leaf xlrec;

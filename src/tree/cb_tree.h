@@ -12,6 +12,7 @@
 #define CB_TREE_H
 
 #include "access/genam.h"
+#include "base/cb_hot.h"
 #include "storage/bufmgr.h"
 #include "page/cb_leaf.h"
 #include "tree/cb_key.h"

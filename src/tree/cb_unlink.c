@@ -413,17 +413,17 @@ cb_unlink_pages(Relation rel, CbUnlinkPages *pages, Page merged)
 	if (xlrec.merged)
 	{
 		memcpy(BufferGetPage(pages->right), merged, BLCKSZ);
-		MarkBufferDirty(pages->right);
+		cb_hot_mark_dirty(pages->right);
 	}
 	cb_page_drop_downlink(BufferGetPage(pages->parent), pages->offset);
-	MarkBufferDirty(pages->parent);
+	cb_hot_mark_dirty(pages->parent);
 	for (int i = 0; i < pages->npages; i++)
 	{
 		CbPageGetOpaque(BufferGetPage(pages->left[i]))->next = xlrec.next[i];
-		MarkBufferDirty(pages->left[i]);
+		cb_hot_mark_dirty(pages->left[i]);
 		cb_page_init_deleted(BufferGetPage(pages->page[i]), i, xlrec.next[i],
 							 xlrec.safexid);
-		MarkBufferDirty(pages->page[i]);
+		cb_hot_mark_dirty(pages->page[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_unlink_log(pages, &xlrec);

@@ -79,7 +79,7 @@ SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
 	'flushes_pressure', 'flushes_delay', 'flushes_help', 'flushes_reads', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
-	'dropped', 'cooled', 'spilled', 'vacuum_skipped', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+	'dropped', 'cooled', 'spilled', 'vacuum_skipped', 'hot_reads', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
 SELECT columns_are('cache_batch_stat_pool', ARRAY[
 	'pool_size', 'chunk_size', 'chunks', 'chunks_free', 'buckets',
 	'buckets_free', 'descriptors', 'descriptors_used', 'indexes', 'no_room']);

@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_window_hot.c
+ *	  Look-ups that do without the leaf: which may, and what they keep.
+ *
+ * A hot entry (cb_hot.h) stands for all that the tree has of one value.  It
+ * takes the leaf's place for a scan that
+ *
+ *	- wants one value of an index of one key column, and nothing else, and has
+ *	  just begun: its window starts left of all entries of the value, wherever
+ *	  their TIDs would put them;
+ *	- found nothing for it in the upper levels, which it looked at before, and
+ *	  what it looked at reaches beyond the value;
+ *	- needs no pin on the leaf: who holds the snapshot may meet a TID whose row
+ *	  has gone, as with any leaf that has been copied;
+ *	- may leave out what others found dead to everyone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "am/cb_scan.h"
+#include "utils/snapmgr.h"
+
+/* Is the scan such a one, as far as it can tell before it has read the leaf? */
+bool
+cb_window_may_be_hot(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	Relation	rel = scan->indexRelation;
+
+#ifndef CB_MUTATE_I2_HOTSTART
+	if (so->pos.cut.kind != CB_CUT_KEYS)
+		return false;
+#endif
+	return cb_hot_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
+		so->bt.numberOfKeys == 1 &&
+		IndexRelationGetNumberOfKeyAttributes(rel) == 1 &&
+		!scan->xs_want_itup && IsMVCCSnapshot(scan->xs_snapshot) &&
+		RelationNeedsWAL(rel) && scan->ignore_killed_tuples &&
+		!RecoveryInProgress() && !OldSnapshotThresholdActive();
+}
+
+/* Is the bound, NULL if there is none, right of all entries of the value? */
+static bool
+cb_window_ends_value(IndexScanDesc scan, IndexTuple bound)
+{
+	bool		more = true;
+
+	if (bound == NULL)
+		return true;
+	(void) _bt_checkkeys(scan, bound,
+						 BTreeTupleGetNAtts(bound, scan->indexRelation),
+						 ForwardScanDirection, &more);
+	return !more;
+}
+
+/* Have the bucket and the range buffer all that there may be of the value? */
+static bool
+cb_window_has_whole_value(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	return cb_window_ends_value(scan, so->view.hi) &&
+		(!so->in_range ||
+		 cb_window_ends_value(scan, so->ranges->state.high));
+}
+
+/* The entry that is kept for the scan's value, and its leaf; false: none is. */
+bool
+cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple, BlockNumber *leaf)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	Relation	rel = scan->indexRelation;
+	bool		more;
+
+	if (!cb_hot_find(rel, so->view.attach_id, so->view.hash, tuple, leaf) ||
+		!cb_window_has_whole_value(scan))
+		return false;
+#ifdef CB_MUTATE_I2_HOTKEY
+	return true;
+#endif
+	return _bt_checkkeys(scan, &tuple->header,
+						 IndexRelationGetNumberOfAttributes(rel),
+						 ForwardScanDirection, &more);
+}
+
+/*
+ * The window has all that there is of the scan's value, and its leaf is still
+ * locked: keeps the entry, if it is one.
+ */
+void
+cb_window_keep_hot(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+
+	if (window->nitems == 1 && !CbScanItemIsUpper(&window->items[0]))
+		cb_hot_keep(scan->indexRelation, so->view.attach_id, so->view.hash,
+					window->leaf.blkno, window->items[0].itup);
+}
+
+/* The row of the window's entry is dead to everyone. */
+void
+cb_window_drop_hot(CbWindow *window)
+{
+	cb_hot_drop(window->hot_attach_id, window->hot_hash);
+}

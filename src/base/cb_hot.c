@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_hot.c
+ *	  Hot entries: the tables in shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_hot.h"
+
+#include "base/cb_base.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+/* hot_size -1: bytes of the pool for a byte */
+#define CB_HOT_DEFAULT_PART		2
+
+#define CB_HOT_MAX_SIZE			(UINT64CONST(16) * 1024 * 1024 * 1024)
+
+/* counts of changes: so many bytes of the tables for one of them */
+#define CB_HOT_COUNT_PART		64
+
+typedef struct CbHotShape
+{
+	uint32		nlines;			/* 0: none */
+	uint32		ncounts;
+} CbHotShape;
+
+static CbHotSet *cb_hot_set = NULL;
+
+/* ---------- shared memory ---------- */
+
+static CbHotShape
+cb_hot_shape(uint64 pool_size)
+{
+	CbHotShape	shape = {0};
+	uint64		bytes = cb_hot_size >= 0 ? (uint64) cb_hot_size * 1024 :
+		pool_size / CB_HOT_DEFAULT_PART;
+
+	if (bytes == 0 || pool_size == 0)
+		return shape;
+	bytes = Min(bytes, CB_HOT_MAX_SIZE);
+	shape.ncounts = bytes / CB_HOT_COUNT_PART;
+	shape.nlines = (bytes - shape.ncounts * sizeof(cb_atomic64)) / sizeof(CbHotLine);
+	return shape;
+}
+
+static Size
+cb_hot_shmem_size(const CbHotShape *shape)
+{
+	Size		size = add_size(sizeof(CbHotSet), PG_CACHE_LINE_SIZE);
+
+	size = add_size(size, mul_size(shape->nlines, sizeof(CbHotLine)));
+	return add_size(size, mul_size(shape->ncounts, sizeof(cb_atomic64)));
+}
+
+void
+cb_hot_shmem_request(uint64 pool_size)
+{
+	CbHotShape	shape = cb_hot_shape(pool_size);
+
+	if (shape.nlines > 0)
+		RequestAddinShmemSpace(cb_hot_shmem_size(&shape));
+}
+
+/* AddinShmemInitLock is not held. */
+void
+cb_hot_shmem_startup(uint64 pool_size)
+{
+	CbHotShape	shape = cb_hot_shape(pool_size);
+	bool		found;
+
+	if (shape.nlines == 0)
+		return;
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	cb_hot_set = ShmemInitStruct("cache_batch hot entries",
+								 cb_hot_shmem_size(&shape), &found);
+	if (!found)
+	{
+		CbHotLine  *lines = (CbHotLine *) TYPEALIGN(PG_CACHE_LINE_SIZE,
+													cb_hot_set + 1);
+
+		cb_hotset_init(cb_hot_set, lines, shape.nlines,
+					   (cb_atomic64 *) (lines + shape.nlines), shape.ncounts);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+bool
+cb_hot_is_kept(void)
+{
+	return cb_hot_set != NULL;
+}
+
+/* ---------- changes ---------- */
+
+static inline uint64
+cb_hot_file(RelFileNode node)
+{
+	return (uint64) node.dbNode << 32 | node.relNode;
+}
+
+void
+cb_hot_mark_dirty(Buffer buf)
+{
+	RelFileNode node;
+	ForkNumber	fork;
+	BlockNumber block;
+
+	MarkBufferDirty(buf);
+#ifdef CB_MUTATE_I2_HOTMARK
+	return;
+#endif
+	if (cb_hot_set == NULL || BufferIsLocal(buf))
+		return;
+	BufferGetTag(buf, &node, &fork, &block);
+	cb_hotset_note_change(cb_hot_set, cb_hot_file(node), block);
+}
+
+void
+cb_hot_forget_all(void)
+{
+	if (cb_hot_set != NULL)
+		cb_hotset_note_all(cb_hot_set);
+}
+
+/* ---------- entries ---------- */
+
+/* Attachments are numbered; after the 4 billionth they have no hot entries. */
+static inline bool
+cb_hot_has_owner(uint64 attach_id)
+{
+	return cb_hot_set != NULL && attach_id != 0 && attach_id <= PG_UINT32_MAX;
+}
+
+void
+cb_hot_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber leaf,
+			IndexTuple itup)
+{
+	Size		size = IndexTupleSize(itup);
+	CbHotItem	item = {.hash = hash,.block = leaf};
+
+	if (!cb_hot_has_owner(attach_id) || size > CB_HOT_MAX_TUPLE)
+		return;
+	item.owner = (uint32) attach_id;
+	item.changes = cb_hotset_changes(cb_hot_set, cb_hot_file(rel->rd_node), leaf);
+	memcpy(item.data, itup, size);
+	cb_hotset_put(cb_hot_set, &item);
+}
+
+bool
+cb_hot_find(Relation rel, uint64 attach_id, uint32 hash, CbHotTuple *tuple,
+			BlockNumber *leaf)
+{
+	CbHotItem	item;
+
+	if (!cb_hot_has_owner(attach_id) ||
+		!cb_hotset_find(cb_hot_set, (uint32) attach_id, hash, &item))
+		return false;
+#ifndef CB_MUTATE_I2_HOT
+	if (!cb_hotset_is_unchanged(cb_hot_set, cb_hot_file(rel->rd_node), &item))
+		return false;
+#endif
+	memcpy(tuple, item.data, sizeof(item.data));
+	*leaf = item.block;
+	return true;
+}
+
+void
+cb_hot_drop(uint64 attach_id, uint32 hash)
+{
+	if (cb_hot_has_owner(attach_id))
+		cb_hotset_remove(cb_hot_set, (uint32) attach_id, hash);
+}

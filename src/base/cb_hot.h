@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_hot.h
+ *	  Hot entries: what look-ups found in leaves, in shared memory.
+ *
+ * A look-up for one value that found one entry, and no more, in the tree keeps
+ * it here with the leaf's count of changes.  Another look-up for the value may
+ * take the entry instead of reading the leaf if that count is still the same
+ * once it has looked at the upper levels: the leaf is as it was then, and it is
+ * where entries with the value belong until it is changed itself.  An entry
+ * that has left an upper level before was put into the leaf before that, and
+ * the count had grown by then.
+ *
+ * So each change of a leaf is counted, while the leaf is locked exclusively:
+ * pages of the tree are marked dirty by cb_hot_mark_dirty() and by nothing
+ * else.  Redo does not count; hot entries are neither kept nor looked for in
+ * recovery, nor by transactions that began in it.  An index that is built anew
+ * in its file forgets all of them.
+ *
+ * They are the attachment's whose buckets the look-up saw.  No function here
+ * takes a lock, allocates memory or raises an error; all may be called in
+ * critical sections.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_HOT_H
+#define CB_HOT_H
+
+#include "postgres.h"
+
+#include "access/itup.h"
+#include "core/cb_hotset.h"
+#include "storage/buf.h"
+#include "utils/rel.h"
+
+/* larger entries are not kept */
+#define CB_HOT_MAX_TUPLE	(CB_HOTSET_DATA * sizeof(uint64))
+
+typedef union CbHotTuple
+{
+	IndexTupleData header;
+	uint64		words[CB_HOTSET_DATA];
+} CbHotTuple;
+
+/* pool_size: of all cache-buckets, in bytes */
+extern void cb_hot_shmem_request(uint64 pool_size);
+extern void cb_hot_shmem_startup(uint64 pool_size);
+
+/* Are any kept?  False: hot_size is 0, or the library not preloaded. */
+extern bool cb_hot_is_kept(void);
+
+/* MarkBufferDirty() for pages of the tree; redo has the plain one. */
+extern void cb_hot_mark_dirty(Buffer buf);
+
+/* The index's file has new contents; nobody reads or changes it now. */
+extern void cb_hot_forget_all(void);
+
+/*
+ * Keeps what is the only entry of the value with this hash in the tree.  It is
+ * in this leaf, which is share-locked.
+ */
+extern void cb_hot_keep(Relation rel, uint64 attach_id, uint32 hash,
+						BlockNumber leaf, IndexTuple itup);
+
+/*
+ * The entry kept for a value with this hash, maybe for another such value, and
+ * its leaf; false: none.  The caller has looked at all upper levels.
+ */
+extern bool cb_hot_find(Relation rel, uint64 attach_id, uint32 hash,
+						CbHotTuple *tuple, BlockNumber *leaf);
+
+/* The entry is of no use. */
+extern void cb_hot_drop(uint64 attach_id, uint32 hash);
+
+#endif							/* CB_HOT_H */

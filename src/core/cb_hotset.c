@@ -1,0 +1,227 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_hotset.c
+ *	  Entries found by look-ups, and counts of the changes of leaves.
+ *
+ * A line's state: the low half is odd while somebody writes the line and grows
+ * with each write, so it tells who reads whether all he read was of one time
+ * (a sequence lock; Boehm, "Can seqlocks get along with programming language
+ * memory models?", MSPC 2012: words are read with acquire and written with
+ * release, so no fences are needed).  Above it are a bit for each entry that
+ * was found, and the entry to look at first for replacement.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/cb_hotset.h"
+
+#include <string.h>
+
+#define CB_HOT_SEQ(state)		((uint32_t) (state))
+#define CB_HOT_FOUND(way)		(UINT64_C(1) << (32 + (way)))
+#define CB_HOT_HAND_SHIFT		40
+#define CB_HOT_HAND(state)		((int) ((state) >> CB_HOT_HAND_SHIFT))
+
+#define CB_HOT_CHANGES_MASK		((UINT64_C(1) << 48) - 1)
+
+void
+cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines,
+			   cb_atomic64 *counts, uint32_t ncounts)
+{
+	set->lines = lines;
+	set->nlines = nlines;
+	set->counts = counts;
+	set->ncounts = ncounts;
+	cb_store_relaxed(&set->all, 0);
+	for (uint32_t i = 0; i < ncounts; i++)
+		cb_store_relaxed(&counts[i], 0);
+	for (uint32_t i = 0; i < nlines; i++)
+	{
+		cb_store_relaxed(&lines[i].state, 0);
+		for (int way = 0; way < CB_HOTSET_WAYS; way++)
+			cb_store_relaxed(&lines[i].words[way][0], 0);
+	}
+}
+
+/* ---------- leaves ---------- */
+
+/* The finalizer of MurmurHash3 (Appleby, public domain). */
+static inline uint64_t
+cb_hotset_mix(uint64_t x)
+{
+	x ^= x >> 33;
+	x *= UINT64_C(0xff51afd7ed558ccd);
+	x ^= x >> 33;
+	x *= UINT64_C(0xc4ceb9fe1a85ec53);
+	return x ^ x >> 33;
+}
+
+/* A number below n. */
+static inline uint32_t
+cb_hotset_place(uint64_t x, uint32_t n)
+{
+	return (uint32_t) ((cb_hotset_mix(x) >> 32) * n >> 32);
+}
+
+static inline cb_atomic64 *
+cb_hotset_count(CbHotSet *set, uint64_t file, uint32_t block)
+{
+	return &set->counts[cb_hotset_place(cb_hotset_mix(file) + block, set->ncounts)];
+}
+
+uint64_t
+cb_hotset_changes(CbHotSet *set, uint64_t file, uint32_t block)
+{
+	uint64_t	all = cb_load_acquire(&set->all);
+
+	/* both only grow: the sum is the same if both are */
+	return (all + cb_load_acquire(cb_hotset_count(set, file, block))) &
+		CB_HOT_CHANGES_MASK;
+}
+
+void
+cb_hotset_note_change(CbHotSet *set, uint64_t file, uint32_t block)
+{
+	(void) cb_fetch_add(cb_hotset_count(set, file, block), 1);
+}
+
+void
+cb_hotset_note_all(CbHotSet *set)
+{
+	(void) cb_fetch_add(&set->all, 1);
+}
+
+bool
+cb_hotset_is_unchanged(CbHotSet *set, uint64_t file, const CbHotItem *item)
+{
+	return cb_hotset_changes(set, file, item->block) == item->changes;
+}
+
+/* ---------- entries ---------- */
+
+static inline CbHotLine *
+cb_hotset_line(CbHotSet *set, uint32_t owner, uint32_t hash)
+{
+	return &set->lines[cb_hotset_place((uint64_t) owner << 32 | hash, set->nlines)];
+}
+
+/* What tells an entry from others of its line: owner and half of the hash. */
+static inline uint64_t
+cb_hotset_tag(uint32_t owner, uint32_t hash)
+{
+	return (uint64_t) owner << 32 | (hash & 0xffff) << 16;
+}
+
+/* The entry of a line with the tag, or -1. */
+static int
+cb_hotset_search(CbHotLine *line, uint64_t tag)
+{
+	for (int way = 0; way < CB_HOTSET_WAYS; way++)
+	{
+		if ((cb_load_acquire(&line->words[way][0]) & ~UINT64_C(0xffff)) == tag)
+			return way;
+	}
+	return -1;
+}
+
+bool
+cb_hotset_find(CbHotSet *set, uint32_t owner, uint32_t hash, CbHotItem *item)
+{
+	CbHotLine  *line = cb_hotset_line(set, owner, hash);
+	uint64_t	state = cb_load_acquire(&line->state);
+	uint64_t	found;
+	uint64_t	words[2];
+	int			way;
+
+	if (CB_HOT_SEQ(state) & 1)
+		return false;
+	way = cb_hotset_search(line, cb_hotset_tag(owner, hash));
+	if (way < 0)
+		return false;
+	for (int i = 0; i < 2; i++)
+		words[i] = cb_load_acquire(&line->words[way][i]);
+	for (int i = 0; i < CB_HOTSET_DATA; i++)
+		item->data[i] = cb_load_acquire(&line->words[way][2 + i]);
+	found = cb_load_relaxed(&line->state);
+	if (CB_HOT_SEQ(found) != CB_HOT_SEQ(state))
+		return false;
+
+	item->owner = owner;
+	item->hash = hash;
+	item->changes = (words[0] & 0xffff) << 32 | words[1] >> 32;
+	item->block = (uint32_t) words[1];
+	if ((found & CB_HOT_FOUND(way)) == 0)
+		(void) cb_swap_if(&line->state, &found, found | CB_HOT_FOUND(way));
+	return true;
+}
+
+/* Takes the line to write it; false: somebody else has. */
+static bool
+cb_hotset_take(CbHotLine *line, uint64_t *state)
+{
+	*state = cb_load_relaxed(&line->state);
+	return (CB_HOT_SEQ(*state) & 1) == 0 &&
+		cb_swap_if(&line->state, state, *state + 1);
+}
+
+/* The line has been written; found and hand are what they are to be in state. */
+static void
+cb_hotset_release(CbHotLine *line, uint64_t state)
+{
+	uint64_t	high = state & ~UINT64_C(0xffffffff);
+
+	cb_store_release(&line->state, high | (uint32_t) (CB_HOT_SEQ(state) + 2));
+}
+
+/* Chooses the entry to replace, from the hand on; moves it on. */
+static int
+cb_hotset_choose(uint64_t *state)
+{
+	int			way = CB_HOT_HAND(*state);
+
+	while (*state & CB_HOT_FOUND(way))
+	{
+		*state &= ~CB_HOT_FOUND(way);
+		way = (way + 1) % CB_HOTSET_WAYS;
+	}
+	*state &= (UINT64_C(1) << CB_HOT_HAND_SHIFT) - 1;
+	*state |= (uint64_t) ((way + 1) % CB_HOTSET_WAYS) << CB_HOT_HAND_SHIFT;
+	return way;
+}
+
+void
+cb_hotset_put(CbHotSet *set, const CbHotItem *item)
+{
+	CbHotLine  *line = cb_hotset_line(set, item->owner, item->hash);
+	uint64_t	tag = cb_hotset_tag(item->owner, item->hash);
+	uint64_t	state;
+	int			way;
+
+	if (!cb_hotset_take(line, &state))
+		return;
+	way = cb_hotset_search(line, tag);
+	if (way < 0)
+		way = cb_hotset_choose(&state);
+	cb_store_release(&line->words[way][0], tag | item->changes >> 32);
+	cb_store_release(&line->words[way][1], item->changes << 32 | item->block);
+	for (int i = 0; i < CB_HOTSET_DATA; i++)
+		cb_store_release(&line->words[way][2 + i], item->data[i]);
+	cb_hotset_release(line, state);
+}
+
+void
+cb_hotset_remove(CbHotSet *set, uint32_t owner, uint32_t hash)
+{
+	CbHotLine  *line = cb_hotset_line(set, owner, hash);
+	uint64_t	state;
+	int			way;
+
+	if (!cb_hotset_take(line, &state))
+		return;
+	way = cb_hotset_search(line, cb_hotset_tag(owner, hash));
+	if (way >= 0)
+	{
+		cb_store_release(&line->words[way][0], 0);
+		state &= ~CB_HOT_FOUND(way);
+	}
+	cb_hotset_release(line, state);
+}
