@@ -28,6 +28,11 @@ SELECT * FROM look(300);
 SELECT * FROM look(301);
 SELECT * FROM look(301);
 
+-- asked for with integers of other types
+SELECT id FROM ht WHERE k = 303::int;
+SELECT id FROM ht WHERE k = 303::smallint;
+SELECT * FROM look(303);
+
 -- another row with the value: in a bucket, then in the tree
 INSERT INTO ht VALUES (-1, 300);
 SELECT * FROM look(300);

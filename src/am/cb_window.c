@@ -188,13 +188,15 @@ cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
  * Does the scan want entries with one value in the first column?  Then their
  * hash tells which chunks can be left out.  The quals are the server's, as
  * preprocessed: for the first column equality comes first; with array keys it
- * is for the present element.  A value of another type may have another hash.
+ * is for the present element.  A value of another type may have another hash,
+ * so it is made one of the column's type, if it is an integer, or has none.
  */
 static void
 cb_window_set_hash(CbScanOpaque so)
 {
 	const ScanKey key = so->bt.keyData;
 	CbBucketView *view = &so->view;
+	Datum		value;
 
 	view->has_hash = false;
 	if ((cb_desc_find(so->kd.rel) == NULL &&
@@ -204,15 +206,17 @@ cb_window_set_hash(CbScanOpaque so)
 		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
 						  SK_ROW_HEADER)) != 0)
 		return;
+	value = key->sk_argument;
 #ifndef CB_MUTATE_A10_CROSSTYPE
 	if (OidIsValid(key->sk_subtype) &&
-		key->sk_subtype != so->kd.rel->rd_opcintype[0])
+		key->sk_subtype != so->kd.rel->rd_opcintype[0] &&
+		!cb_key_convert_integer(key->sk_func.fn_oid, &value))
 		return;
 #endif
 	if (so->kd.hash == CB_HASH_NONE &&
 		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
 		return;
-	view->hash = cb_key_hash(&so->kd, key->sk_argument);
+	view->hash = cb_key_hash(&so->kd, value);
 	view->has_hash = true;
 }
 

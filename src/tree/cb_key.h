@@ -119,6 +119,7 @@ extern bool cb_key_prepare_exact(CbKeyDesc *kd);
 /* cb_key_hash.c */
 extern CbHashKind cb_key_prepare_hash(CbKeyDesc *kd);
 extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);
+extern bool cb_key_convert_integer(Oid equality, Datum *value);
 extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
 							   IndexTuple itup);

@@ -80,3 +80,37 @@ cb_key_hash(const CbKeyDesc *kd, Datum first)
 			return hash_bytes((unsigned char *) &abbrev, sizeof(abbrev));
 	}
 }
+
+/*
+ * Makes of an integer one of the column's type; equality is the function that
+ * compares a column with it.  What the type has no value for becomes another
+ * number: no entry equals it, so any hash will do.  False: the function is none
+ * that compares integers of two types.
+ */
+bool
+cb_key_convert_integer(Oid equality, Datum *value)
+{
+	switch (equality)
+	{
+		case F_INT84EQ:
+			*value = Int64GetDatum(DatumGetInt32(*value));
+			return true;
+		case F_INT82EQ:
+			*value = Int64GetDatum(DatumGetInt16(*value));
+			return true;
+		case F_INT48EQ:
+			*value = Int32GetDatum((int32) DatumGetInt64(*value));
+			return true;
+		case F_INT42EQ:
+			*value = Int32GetDatum(DatumGetInt16(*value));
+			return true;
+		case F_INT28EQ:
+			*value = Int16GetDatum((int16) DatumGetInt64(*value));
+			return true;
+		case F_INT24EQ:
+			*value = Int16GetDatum((int16) DatumGetInt32(*value));
+			return true;
+		default:
+			return false;
+	}
+}
