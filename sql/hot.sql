@@ -166,16 +166,37 @@ SELECT cache_batch_flush('ht_k');
 SELECT * FROM look(30303);
 REINDEX INDEX ht_k;
 SELECT ids[1] FROM look(7);
+-- a file that is this transaction's own has no hot entries: it is emptied in place
 BEGIN;
-CREATE TABLE hn (k bigint);
+CREATE TABLE hn (id int, k bigint);
 CREATE INDEX hn_k ON hn USING cachebatch (k);
+INSERT INTO hn VALUES (1, 7);
+SELECT cache_batch_flush('hn_k');
+SELECT id FROM hn WHERE k = 7;
+SELECT id FROM hn WHERE k = 7;
+SELECT hot_reads FROM cache_batch_stat_indexes WHERE indexrelname = 'hn_k';
 TRUNCATE hn;
-INSERT INTO hn VALUES (1);
-SELECT k FROM hn WHERE k = 1;
+INSERT INTO hn VALUES (2, 8), (3, 7);
+SELECT cache_batch_flush('hn_k');
+SELECT id FROM hn WHERE k = 7;
+SELECT id FROM hn WHERE k = 7;
 TRUNCATE hn;
-SELECT k FROM hn WHERE k = 1;
+SELECT id FROM hn WHERE k = 7;
 COMMIT;
+
+-- what is dead to everyone is looked up no more than twice: the leaf's entry is
+-- marked, and not kept again
+CREATE TABLE hk (id int, k bigint) WITH (autovacuum_enabled = off);
+CREATE INDEX hk_k ON hk USING cachebatch (k);
+INSERT INTO hk VALUES (1, 7);
+SELECT cache_batch_flush('hk_k');
+SELECT id FROM hk WHERE k = 7;
+DELETE FROM hk;
+SELECT id FROM hk WHERE k = 7;
+SELECT id FROM hk WHERE k = 7;
+SELECT id FROM hk WHERE k = 7;
+SELECT hot_reads FROM cache_batch_stat_indexes WHERE indexrelname = 'hk_k';
 
 SELECT cache_batch_verify('ht_k', true), cache_batch_verify('hf_k', true);
 DROP FUNCTION look;
-DROP TABLE ht, ht_seen, hf, hn, hx, hd;
+DROP TABLE ht, ht_seen, hf, hn, hk, hx, hd;

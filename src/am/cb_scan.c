@@ -194,7 +194,7 @@ cb_scan_remember_killed(CbScanOpaque so)
 
 	if (window->hot_attach_id != 0)
 		cb_window_drop_hot(window);
-	else if (!CbScanItemIsUpper(&window->items[window->index]) &&
+	if (!CbScanItemIsUpper(&window->items[window->index]) &&
 		window->nkilled < lengthof(window->killed))
 		window->killed[window->nkilled++] = window->index;
 }

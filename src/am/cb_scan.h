@@ -72,7 +72,7 @@ typedef struct CbWindow
 {
 	bool		valid;
 	bool		clipped;		/* it ends before the leaf does */
-	uint64		hot_attach_id;	/* not 0: it is a hot entry of this one ... */
+	uint64		hot_attach_id;	/* not 0: its entry is kept as a hot one ... */
 	uint32		hot_hash;		/* ... for this hash */
 	CbPlace		lo;
 	CbPlace		hi;

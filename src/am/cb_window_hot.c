@@ -96,9 +96,12 @@ cb_window_keep_hot(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
 
-	if (window->nitems == 1 && !CbScanItemIsUpper(&window->items[0]))
-		cb_hot_keep(scan->indexRelation, so->view.attach_id, so->view.hash,
-					window->leaf.blkno, window->items[0].itup);
+	if (window->nitems != 1 || CbScanItemIsUpper(&window->items[0]))
+		return;
+	cb_hot_keep(scan->indexRelation, so->view.attach_id, so->view.hash,
+				window->leaf.blkno, window->items[0].itup);
+	window->hot_attach_id = so->view.attach_id;
+	window->hot_hash = so->view.hash;
 }
 
 /* The row of the window's entry is dead to everyone. */

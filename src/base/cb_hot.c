@@ -118,13 +118,6 @@ cb_hot_mark_dirty(Buffer buf)
 	cb_hotset_note_change(cb_hot_set, cb_hot_file(node), block);
 }
 
-void
-cb_hot_forget_all(void)
-{
-	if (cb_hot_set != NULL)
-		cb_hotset_note_all(cb_hot_set);
-}
-
 /* ---------- entries ---------- */
 
 /* Attachments are numbered; after the 4 billionth they have no hot entries. */

@@ -52,9 +52,6 @@ extern bool cb_hot_is_kept(void);
 /* MarkBufferDirty() for pages of the tree; redo has the plain one. */
 extern void cb_hot_mark_dirty(Buffer buf);
 
-/* The index's file has new contents; nobody reads or changes it now. */
-extern void cb_hot_forget_all(void);
-
 /*
  * Keeps what is the only entry of the value with this hash in the tree.  It is
  * in this leaf, which is share-locked.

@@ -96,6 +96,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	view->bucket = &cb_pool_buckets[desc->buckets[i]];
 	cb_view_pin_chunks(view);
 	/* after the list of chunks was read: set before one leaves it */
+	pg_read_barrier();
 	view->has_ranges = cb_load_acquire(&desc->has_ranges) != 0;
 	LWLockRelease(&desc->lock);
 

@@ -31,7 +31,6 @@ cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines,
 	set->nlines = nlines;
 	set->counts = counts;
 	set->ncounts = ncounts;
-	cb_store_relaxed(&set->all, 0);
 	for (uint32_t i = 0; i < ncounts; i++)
 		cb_store_relaxed(&counts[i], 0);
 	for (uint32_t i = 0; i < nlines; i++)
@@ -71,10 +70,7 @@ cb_hotset_count(CbHotSet *set, uint64_t file, uint32_t block)
 uint64_t
 cb_hotset_changes(CbHotSet *set, uint64_t file, uint32_t block)
 {
-	uint64_t	all = cb_load_acquire(&set->all);
-
-	/* both only grow: the sum is the same if both are */
-	return (all + cb_load_acquire(cb_hotset_count(set, file, block))) &
+	return cb_load_acquire(cb_hotset_count(set, file, block)) &
 		CB_HOT_CHANGES_MASK;
 }
 
@@ -82,12 +78,6 @@ void
 cb_hotset_note_change(CbHotSet *set, uint64_t file, uint32_t block)
 {
 	(void) cb_fetch_add(cb_hotset_count(set, file, block), 1);
-}
-
-void
-cb_hotset_note_all(CbHotSet *set)
-{
-	(void) cb_fetch_add(&set->all, 1);
 }
 
 bool

@@ -50,7 +50,6 @@ typedef struct CbHotLine
 
 typedef struct CbHotSet
 {
-	cb_atomic64 all;			/* a part of each leaf's count */
 	uint32_t	nlines;
 	uint32_t	ncounts;
 	CbHotLine  *lines;			/* the caller's memory, as the next */
@@ -66,9 +65,6 @@ extern uint64_t cb_hotset_changes(CbHotSet *set, uint64_t file, uint32_t block);
 
 /* The leaf is being changed; nobody reads it until that is done. */
 extern void cb_hotset_note_change(CbHotSet *set, uint64_t file, uint32_t block);
-
-/* So are all leaves. */
-extern void cb_hotset_note_all(CbHotSet *set);
 
 /*
  * Finds owner's entry of that hash.  Whether its leaf has changed since is for

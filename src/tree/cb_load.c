@@ -526,7 +526,5 @@ cb_load_finish(CbLoader *loader)
 	/* the pages went past the buffer manager, so checkpoints don't know them */
 	if (loader->wal)
 		smgrimmedsync(RelationGetSmgr(loader->rel), loader->fork);
-	if (loader->rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT)
-		cb_hot_forget_all();
 	cb_rel_forget(loader->rel);
 }

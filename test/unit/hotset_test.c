@@ -72,10 +72,6 @@ test_changes(void)
 	CHECK(get(1, 7) == 0);
 	put(1, 7, 3, 71);
 	CHECK(get(1, 7) == 71);
-	cb_hotset_note_all(&set);
-	CHECK(get(1, 7) == 0);
-	put(1, 7, 3, 72);
-	CHECK(get(1, 7) == 72);
 
 	/* counts have more than 32 bits */
 	for (int i = 0; i < NCOUNTS; i++)
