@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
+#include "base/cb_bulkdel.h"
 #include "base/cb_heat.h"
 #include "base/cb_recent.h"
 #include "bucket/cb_bucket.h"
@@ -43,6 +44,7 @@ cb_shmem_request(void)
 	cb_stat_shmem_request();
 	cb_heat_shmem_request();
 	cb_recent_shmem_request();
+	cb_bulkdel_shmem_request();
 	cb_pool_shmem_request();
 	cb_queue_shmem_request();
 }
@@ -55,6 +57,7 @@ cb_shmem_startup(void)
 	cb_stat_shmem_startup();
 	cb_heat_shmem_startup();
 	cb_recent_shmem_startup();
+	cb_bulkdel_shmem_startup();
 	cb_pool_shmem_startup();
 	cb_queue_shmem_startup();
 }

@@ -11,14 +11,17 @@
  *
  * An entry of an upper level can outlive its heap tuple, and nothing makes
  * VACUUM wait for us before its TID is used again (I8).  Under an MVCC
- * snapshot the heap fetch decides, and index-only scans make one here; dirty
- * and self snapshots are told to recheck the key; bitmaps recheck too.
+ * snapshot the heap fetch decides, and index-only scans make one here, unless
+ * there has been no bulk delete; dirty and self snapshots are told to recheck
+ * the key; bitmaps recheck too.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/visibilitymap.h"
 #include "am/cb_scan.h"
+#include "base/cb_bulkdel.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
@@ -94,7 +97,11 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	{
 		cb_window_release_upper(so);
 		cb_window_forget_ranges(so);
+		so->counted = false;
 	}
+#ifdef CB_MUTATE_I8_COUNT
+	so->counted = false;
+#endif
 	if (so->fetch != NULL)
 		table_index_fetch_reset(so->fetch);
 
@@ -120,6 +127,8 @@ cb_am_endscan(IndexScanDesc scan)
 		ExecDropSingleTupleTableSlot(so->slot);
 	if (so->fetch != NULL)
 		table_index_fetch_end(so->fetch);
+	if (BufferIsValid(so->vm_buf))
+		ReleaseBuffer(so->vm_buf);
 	MemoryContextDelete(so->cxt);
 	pfree(so);
 }
@@ -135,6 +144,11 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbCut		cut;
 
+	if (!so->counted)
+	{
+		so->deletes = cb_bulkdel_count(scan->indexRelation);
+		so->counted = true;
+	}
 	if (so->upper == NULL)
 	{
 		cb_stage_publish_index(scan->indexRelation);
@@ -224,9 +238,32 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 }
 
 /*
- * An index-only scan may trust the visibility map only for an item of a leaf
- * that has been pinned all the time; on a standby not even then, as entries
- * can have moved to another page.  For others the heap is asked here.
+ * Does everybody see the row that an upper level's entry is for?  Without a bulk
+ * delete since the scan met it, its TID still is that row's, of which the
+ * visibility map tells; and what the snapshot sees keeps its TID for as long as
+ * the snapshot is there.
+ */
+static bool
+cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	BlockNumber block = ItemPointerGetBlockNumber(&item->itup->t_tid);
+
+	if (!CbScanItemIsUpper(item) || !IsMVCCSnapshot(scan->xs_snapshot) ||
+		scan->xactStartedInRecovery || IsolationIsSerializable() ||
+		OldSnapshotThresholdActive() ||
+		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
+		return false;
+#ifdef CB_MUTATE_I8_SINCE
+	return true;
+#endif
+	return cb_bulkdel_count(scan->indexRelation) == so->deletes;
+}
+
+/*
+ * An index-only scan may trust the visibility map alone only for an item of a
+ * leaf that has been pinned all the time; on a standby not even then, as entries
+ * can have moved to another page.  For others more is asked here.
  */
 static bool
 cb_scan_item_is_returnable(IndexScanDesc scan)
@@ -242,7 +279,8 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 #ifdef CB_MUTATE_I8_HEAP_CHECK
 	return true;
 #endif
-	return cb_scan_is_visible(scan, &item->itup->t_tid);
+	return cb_scan_is_visible_to_all(scan, item) ||
+		cb_scan_is_visible(scan, &item->itup->t_tid);
 }
 
 /* Hands the current item to the caller. */

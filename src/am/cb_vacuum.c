@@ -13,11 +13,15 @@
  * the drain: those that are listed later got their entries from buckets that
  * hold none from below that head.
  *
+ * So whoever finds such an entry above the tree, and no bulk delete counted since
+ * a time before that, knows that its TID has not been given away (I8).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "am/cb_am.h"
+#include "base/cb_bulkdel.h"
 #include "flush/cb_flush.h"
 #include "range/cb_range.h"
 #ifdef CB_MUTATE_B5_SWEEPLOCK
@@ -45,11 +49,18 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	cb_require_preload();
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
+#ifdef CB_MUTATE_I8_BEGIN
+	cb_bulkdel_begin(info->index);
+#endif
+	CB_TEST_POINT("vacuum-begun");
 	cb_vacuum_drain(info);
 #ifndef CB_MUTATE_I4_RUNS
 	(void) cb_flush_ranges(info->index);
 #endif
 	CB_TEST_POINT("vacuum-merged");
+#ifndef CB_MUTATE_I8_BEGIN
+	cb_bulkdel_begin(info->index);
+#endif
 #ifdef CB_MUTATE_B5_SWEEPLOCK
 	LockPage(info->index, 1, ExclusiveLock);
 #endif

@@ -281,43 +281,49 @@ cb_flush_request_oldest(CbDesc *desc, uint64 attach_id)
 		cb_queue_request(bucket, CB_FLUSH_LIMIT);
 }
 
-/*
- * Merges the runs of one range, unless somebody is at it; InvalidBlockNumber:
- * of all ranges, waiting for others.  Returns whether they had entries.
- */
-static bool
-cb_flush_merge(Relation rel, BlockNumber range)
+/* a merge of range buffers, in memory of its own */
+typedef struct CbFlushMerge
 {
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
-											  "cache_batch ranges",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
-	CbApplyStats stats = {0};
+	MemoryContext cxt;
+	MemoryContext oldcxt;
 	CbKeyDesc	kd;
-	bool		wait = true;
+	CbApplyStats stats;
+} CbFlushMerge;
 
-#ifdef CB_MUTATE_I4_RANGEWAIT
-	wait = false;
-#endif
-	cb_key_init(&kd, rel);
-	if (range == InvalidBlockNumber)
-		cb_range_merge_all(&kd, wait, &stats);
-	else
-		cb_range_merge_at(&kd, range, &stats);
-	cb_tree_count_applied(rel, &stats);
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextDelete(cxt);
-	return stats.entries > 0;
+static void
+cb_flush_merge_begin(Relation rel, CbFlushMerge *merge)
+{
+	merge->cxt = AllocSetContextCreate(CurrentMemoryContext,
+									   "cache_batch ranges",
+									   ALLOCSET_DEFAULT_SIZES);
+	merge->oldcxt = MemoryContextSwitchTo(merge->cxt);
+	memset(&merge->stats, 0, sizeof(CbApplyStats));
+	cb_key_init(&merge->kd, rel);
+}
+
+/* Returns whether there were entries. */
+static bool
+cb_flush_merge_end(Relation rel, CbFlushMerge *merge)
+{
+	cb_tree_count_applied(rel, &merge->stats);
+	MemoryContextSwitchTo(merge->oldcxt);
+	MemoryContextDelete(merge->cxt);
+	return merge->stats.entries > 0;
 }
 
 /*
- * Merges the runs of the range that scans of the bucket's keys had to read;
- * what is in the bucket stays there.
+ * Merges the runs of the range that scans of the bucket's keys had to read,
+ * unless somebody is at it; what is in the bucket stays there.
  */
 static bool
 cb_flush_bucket_range(Relation rel, CbBucket *bucket)
 {
-	(void) cb_flush_merge(rel, cb_load_relaxed(&bucket->read_range));
+	CbFlushMerge merge;
+
+	cb_flush_merge_begin(rel, &merge);
+	cb_range_merge_at(&merge.kd, cb_load_relaxed(&bucket->read_range),
+					  &merge.stats);
+	(void) cb_flush_merge_end(rel, &merge);
 	cb_stat_add(rel, CB_STAT_FLUSHES_READS, 1);
 	return true;
 }
@@ -440,9 +446,26 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 }
 
 bool
+cb_flush_ranges_between(Relation rel, const CbCut *lo, const CbCut *hi)
+{
+	CbFlushMerge merge;
+	bool		wait = true;
+
+#ifdef CB_MUTATE_I4_RANGEWAIT
+	wait = false;
+#endif
+	cb_flush_merge_begin(rel, &merge);
+	cb_range_merge_between(&merge.kd, lo, hi, wait, &merge.stats);
+	return cb_flush_merge_end(rel, &merge);
+}
+
+bool
 cb_flush_ranges(Relation rel)
 {
-	return cb_flush_merge(rel, InvalidBlockNumber);
+	CbCut		lo = {.kind = CB_CUT_MIN};
+	CbCut		hi = {.kind = CB_CUT_MAX};
+
+	return cb_flush_ranges_between(rel, &lo, &hi);
 }
 
 /*

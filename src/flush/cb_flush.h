@@ -85,6 +85,10 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
  */
 extern bool cb_flush_ranges(Relation rel);
 
+/* The same for those that have keys between the cuts. */
+extern bool cb_flush_ranges_between(Relation rel, const CbCut *lo,
+									const CbCut *hi);
+
 /*
  * A scan in the view's bucket had to read so many runs of a range page's range,
  * which hold nentries: asks for a merge once that would have cost less.

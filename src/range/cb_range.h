@@ -218,11 +218,12 @@ extern int64 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
 extern bool cb_range_is_wanted(Relation rel);
 
 /*
- * Merges the runs of all ranges into the tree.  wait: for others who are at it,
- * else leaves theirs out.
+ * Merges the runs of all ranges that reach between the cuts into the tree.
+ * wait: for others who are at it, else leaves theirs out.
  */
-extern void cb_range_merge_all(const CbKeyDesc *kd, bool wait,
-							   CbApplyStats *stats);
+extern void cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo,
+								   const CbCut *hi, bool wait,
+								   CbApplyStats *stats);
 
 /*
  * Merges those of one range, unless somebody is at it.  The block may be

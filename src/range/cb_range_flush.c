@@ -263,17 +263,22 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 
 /* ---------- several ranges ---------- */
 
-/* Merges the runs of one range; returns the one to its right. */
+/*
+ * Merges the runs of one range; returns the one to its right, if it begins left
+ * of the cut, else InvalidBlockNumber.
+ */
 static BlockNumber
-cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, bool wait,
-				   CbApplyStats *stats)
+cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
+				   bool wait, CbApplyStats *stats)
 {
 	Relation	rel = kd->rel;
 	CbRangeState *state = palloc(sizeof(CbRangeState));
 	BlockNumber next;
 
 	cb_range_look(rel, blkno, state);
-	next = state->next;
+	next = state->high == NULL ||
+		cb_key_compare_cut(kd, upto, state->high) > 0 ?
+		InvalidBlockNumber : state->next;
 	if ((state->nruns > 0 || state->nretired > 0) &&
 		cb_range_lock(rel, blkno, wait))
 	{
@@ -289,21 +294,22 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, bool wait,
 void
 cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbApplyStats *stats)
 {
+	CbCut		upto = {.kind = CB_CUT_MIN};
+
 	if (cb_range_is_at(kd->rel, blkno))
-		(void) cb_range_merge_one(kd, blkno, false, stats);
+		(void) cb_range_merge_one(kd, blkno, &upto, false, stats);
 }
 
-/* The leftmost range page; InvalidBlockNumber: there is none. */
+/* The range page right of the cut; InvalidBlockNumber: there are no ranges. */
 static BlockNumber
-cb_range_find_first(const CbKeyDesc *kd)
+cb_range_find_first(const CbKeyDesc *kd, const CbCut *cut)
 {
-	CbCut		cut = {.kind = CB_CUT_MIN};
 	BlockNumber blkno = cb_range_root(kd->rel);
 	Buffer		buf;
 
 	if (blkno == 0)
 		return InvalidBlockNumber;
-	buf = cb_range_find(kd, blkno, &cut, ForwardScanDirection,
+	buf = cb_range_find(kd, blkno, cut, ForwardScanDirection,
 						BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
 	blkno = BufferGetBlockNumber(buf);
 	UnlockReleaseBuffer(buf);
@@ -311,14 +317,15 @@ cb_range_find_first(const CbKeyDesc *kd)
 }
 
 void
-cb_range_merge_all(const CbKeyDesc *kd, bool wait, CbApplyStats *stats)
+cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi,
+					   bool wait, CbApplyStats *stats)
 {
-	BlockNumber blkno = cb_range_find_first(kd);
+	BlockNumber blkno = cb_range_find_first(kd, lo);
 	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_merge_one(kd, blkno, wait, stats);
+		blkno = cb_range_merge_one(kd, blkno, hi, wait, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point();
 	}
@@ -328,7 +335,8 @@ void
 cb_range_free_all(const CbKeyDesc *kd)
 {
 	CbRangeState *state = palloc(sizeof(CbRangeState));
-	BlockNumber blkno = cb_range_find_first(kd);
+	CbCut		first = {.kind = CB_CUT_MIN};
+	BlockNumber blkno = cb_range_find_first(kd, &first);
 	BlockNumber moves = 0;
 
 	while (blkno != InvalidBlockNumber)

@@ -104,6 +104,7 @@ cb_cool_fn_run(Relation rel, CbCoolRange *range)
 	/* what waits for these leaves would soon make them split again */
 	cb_stage_publish_index(rel);
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
+	(void) cb_flush_ranges_between(rel, &range->lo, &range->at);
 	cb_key_init(&kd, rel);
 	cb_tree_cool(&kd, range);
 
