@@ -13,8 +13,8 @@
  * the drain: those that are listed later got their entries from buckets that
  * hold none from below that head.
  *
- * So whoever finds such an entry above the tree, and no bulk delete counted since
- * a time before that, knows that its TID has not been given away (I8).
+ * Bulk deletes are counted after that: whoever finds an entry above the tree, and
+ * the count as it was before, knows that its TID has not been given away (I8).
  *
  *-------------------------------------------------------------------------
  */

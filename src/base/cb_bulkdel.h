@@ -26,10 +26,7 @@ extern void cb_bulkdel_shmem_startup(void);
 /* The levels above the tree have been emptied, and nothing is deleted yet. */
 extern void cb_bulkdel_begin(Relation index);
 
-/*
- * Of this server's life.  What the caller reads after the call, or has read
- * before it, it does read then.
- */
+/* Since the server's start.  No read moves from one side of the call to the other. */
 extern uint64 cb_bulkdel_count(Relation index);
 
 #endif							/* CB_BULKDEL_H */
