@@ -97,11 +97,7 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	{
 		cb_window_release_upper(so);
 		cb_window_forget_ranges(so);
-		so->counted = false;
 	}
-#ifdef CB_MUTATE_I8_COUNT
-	so->counted = false;
-#endif
 	if (so->fetch != NULL)
 		table_index_fetch_reset(so->fetch);
 
@@ -144,13 +140,12 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbCut		cut;
 
-	if (!so->counted)
-	{
-		so->deletes = cb_bulkdel_count(scan->indexRelation);
-		so->counted = true;
-	}
+#ifdef CB_MUTATE_I8_COUNT
+	so->deletes = cb_bulkdel_count(scan->indexRelation);
+#endif
 	if (so->upper == NULL)
 	{
+		so->deletes = cb_bulkdel_count(scan->indexRelation);
 		cb_stage_publish_index(scan->indexRelation);
 
 		/*

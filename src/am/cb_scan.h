@@ -167,8 +167,7 @@ typedef struct CbScanOpaqueData
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
 
 	/* to see for ourselves whether an entry's row is visible */
-	bool		counted;		/* is it known ... */
-	uint64		deletes;		/* ... how many there had been, before all reads? */
+	uint64		deletes;		/* bulk deletes before upper, and all else, was read */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */
 	IndexFetchTableData *fetch;
 	TupleTableSlot *slot;

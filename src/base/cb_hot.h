@@ -14,12 +14,11 @@
  * So each change of a leaf is counted, while the leaf is locked exclusively:
  * pages of the tree are marked dirty by cb_hot_mark_dirty() and by nothing
  * else.  Redo does not count; hot entries are neither kept nor looked for in
- * recovery, nor by transactions that began in it.  An index that is built anew
- * in its file forgets all of them.
+ * recovery, nor by transactions that began in it.
  *
- * They are the attachment's whose buckets the look-up saw.  No function here
- * takes a lock, allocates memory or raises an error; all may be called in
- * critical sections.
+ * They are the attachment's whose buckets the look-up saw, so none is of another
+ * build of the index.  No function here takes a lock, allocates memory or raises
+ * an error; all may be called in critical sections.
  *
  *-------------------------------------------------------------------------
  */
