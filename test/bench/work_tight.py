@@ -10,7 +10,10 @@ tight-ingest-N   N 1 or 4 indexes of random bigints, 25 million rows, 192 or 512
                  btree's index of the old one, which nothing is inserted into
 tight-zipf-N     point look-ups of zipfian rows (theta 0.99) and 1-row INSERTs of
                  random keys, half and half; an eighth of btree's indexes as
-                 memory; 50 million rows with 1 index, 25 with 4; heap as before
+                 memory; 50 million rows with 1 index, 25 with 4; heap as before.
+                 Before that the same, untimed, for as long, till caches hold
+                 what such work leaves in them, and the range buffers that
+                 batches have filled are merged
 tight-cpu-M      server CPU of batches, two pools of entries at most, with M (1
                  or 100) million rows to begin with, 1 index, 192 MB
 tight-cold       first reads of ranges of the key, from the index alone, all of it
@@ -404,7 +407,7 @@ class Zipf(Tight):
         feed = Feed(cluster, self.shape)
         table = set_aside(cluster) if method == "heap" else "events"
         self.warm(feed)
-        self.mix(feed, table, self.seconds / 3)
+        self.mix(feed, table, self.seconds)
         cluster.sql("CHECKPOINT")
         size = self.size(cluster)
         tps, times = self.mix(feed, table, self.seconds)
