@@ -998,9 +998,6 @@ static void
 cb_stage_refuse_reentry(CbStage *stage, Relation index)
 {
 #ifndef CB_MUTATE_C11_REENTRY
-#ifdef CB_MUTATE_C11_REENTRY
-	return;
-#endif
 	if (stage->publishing)
 		cb_report_reentry(index);
 #endif
