@@ -344,7 +344,7 @@ cb_suite_mutate()
 }
 
 # Each check in test/lint is a program that prints what it dislikes.
-# $1 a compiled build directory.
+# $1 a pg_config, $2 a build directory compiled for it.
 cb_suite_lint()
 {
 	local f name log status
@@ -354,7 +354,7 @@ cb_suite_lint()
 		name=$(basename "$f")
 		log=$CB_WORK/lint-$name.log
 		status=0
-		(cd "$CB_TREE" && CB_BUILT=$1 bash "$f") >"$log" 2>&1 || status=$?
+		(cd "$CB_TREE" && PG_CONFIG=$1 CB_BUILT=$2 bash "$f") >"$log" 2>&1 || status=$?
 		if [ "$status" = 0 ]; then
 			cb_pass "lint: $name"
 			grep '^warning:' "$log" | head -n 20 | sed 's/^/    | /' || true
