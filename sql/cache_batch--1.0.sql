@@ -32,6 +32,11 @@ SET search_path TO pg_catalog, pg_temp;
 COMMENT ON FUNCTION @extschema@.cache_batch_adopt_operator_classes(boolean) IS
 	'creates a cachebatch operator class for each btree operator class that has none yet; returns how many';
 
+CREATE FUNCTION @extschema@.cache_batch_comparison_is_total(index regclass) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION @extschema@.cache_batch_comparison_is_total(regclass) IS
+	'are the comparisons of a btree or cachebatch index known to compare all values, so that it is buffered by default?';
+
 -- the server's own; they become members of this extension
 SELECT @extschema@.cache_batch_adopt_operator_classes(builtin_only => true);
 
@@ -630,10 +635,9 @@ WITH server AS (
 	SELECT n.nspname, t.relname AS tab, i.relname AS idx, t.oid AS tab_oid,
 		   i.oid, a.amname, i.relispartition, i.relpersistence,
 		   a.amname <> 'btree' AS ours,
-		   a.amname <> 'btree' AND i.relpersistence <> 't' AND NOT EXISTS (
-			   SELECT FROM pg_options_to_table(i.reloptions) o
-			   WHERE o.option_name = 'buffered'
-			   AND NOT o.option_value::boolean) AS buffered,
+		   a.amname <> 'btree' AND i.relpersistence <> 't'
+			   AND o.option <> 'off' AND (o.option = 'on' OR y.total) AS buffered,
+		   o.option, y.total,
 		   z.bytes,
 		   greatest(z.bytes / v.block_size - 1, 1) AS leaves,
 		   greatest(0, 1 - v.shared_buffers
@@ -662,6 +666,15 @@ WITH server AS (
 		 JOIN pg_namespace n ON n.oid = i.relnamespace
 		 CROSS JOIN server v
 		 CROSS JOIN LATERAL (SELECT pg_relation_size(i.oid) AS bytes) z
+		 CROSS JOIN LATERAL (
+			SELECT coalesce(@extschema@.cache_batch_comparison_is_total(i.oid), true)
+				   AS total) y
+		 CROSS JOIN LATERAL (
+			SELECT coalesce(max(CASE WHEN lower(r.option_value) IN ('on', 'true', 'yes', '1')
+								THEN 'on' WHEN lower(r.option_value) = 'auto' THEN 'auto'
+								ELSE 'off' END), 'auto') AS option
+			FROM pg_options_to_table(i.reloptions) r
+			WHERE r.option_name = 'buffered') o
 		 JOIN keys k ON k.oid = i.oid
 		 LEFT JOIN @extschema@.cache_batch_stat_indexes s ON s.indexrelid = i.oid
 	WHERE i.relkind = 'i'
@@ -718,7 +731,8 @@ WITH server AS (
 		   CASE
 		   WHEN j.obstacle IS NOT NULL THEN j.obstacle
 		   WHEN j.ours AND j.relpersistence = 't' THEN 'temporary table'
-		   WHEN j.ours AND NOT j.buffered THEN 'buffered is off'
+		   WHEN j.option = 'off' THEN 'buffered is off'
+		   WHEN j.option = 'auto' AND NOT j.total THEN 'comparison may fail'
 		   WHEN j.bytes <= cache_batch_advise.min_size THEN 'small index'
 		   WHEN j.writes < j.leaves THEN 'few writes'
 		   WHEN abs(j.correlation) >= 0.95 THEN 'ascending keys'

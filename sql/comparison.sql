@@ -35,7 +35,7 @@ RESET enable_seqscan;
 
 -- the same while a journal is swept
 CREATE TABLE comparison_journal (k int4);
-CREATE INDEX comparison_journal_k ON comparison_journal USING cachebatch (k int4_exception_ops);
+CREATE INDEX comparison_journal_k ON comparison_journal USING cachebatch (k int4_exception_ops) WITH (buffered = on);
 INSERT INTO comparison_journal SELECT g FROM generate_series(1, 100) g;
 SELECT cache_batch_flush('comparison_journal_k');
 INSERT INTO comparison_journal VALUES (666);
@@ -61,7 +61,7 @@ CREATE OPERATOR CLASS int4_memory_ops FOR TYPE int4 USING cachebatch AS
 	FUNCTION 1 cmp_memory(int4, int4);
 SET cache_batch.stage_size = '1MB';
 CREATE TABLE comparison (k int4);
-CREATE INDEX comparison_k ON comparison USING cachebatch (k int4_memory_ops) WITH (buffered = off);
+CREATE INDEX comparison_k ON comparison USING cachebatch (k int4_memory_ops) WITH (buffered = on);
 INSERT INTO comparison SELECT g FROM generate_series(1, 40000) g;
 DROP TABLE comparison;
 DROP OPERATOR CLASS int4_memory_ops USING cachebatch;

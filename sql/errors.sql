@@ -154,8 +154,8 @@ SELECT cache_batch_metapage('errors_unready_k');
 SELECT count(*) FROM errors_unready;
 DROP TABLE errors_unready;
 
--- values that cannot be compared: the first one is refused already, as VACUUM, which
--- sorts them, would fail for ever after the second
+-- values that cannot be compared, which a buffered index refuses from the first one on,
+-- as VACUUM, which sorts them, would fail for ever after the second
 CREATE TYPE errors_json AS (j json);
 CREATE FUNCTION errors_cmp(a int, b int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -166,17 +166,17 @@ CREATE OPERATOR CLASS errors_ops FOR TYPE int USING cachebatch AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
 	FUNCTION 1 errors_cmp(int, int);
 CREATE TABLE uncomparable (k int, r errors_json, a json[]);
-CREATE INDEX uncomparable_r ON uncomparable USING cachebatch (r);
+CREATE INDEX uncomparable_r ON uncomparable USING cachebatch (r) WITH (buffered = on);
 INSERT INTO uncomparable VALUES (1, row('{}'));
 INSERT INTO uncomparable VALUES (1, NULL), (2, row('{}'));
 INSERT INTO uncomparable VALUES (1), (2);
 DROP INDEX uncomparable_r;
-CREATE INDEX uncomparable_a ON uncomparable USING cachebatch (k, a);
+CREATE INDEX uncomparable_a ON uncomparable USING cachebatch (k, a) WITH (buffered = on);
 INSERT INTO uncomparable VALUES (1, NULL, '{1}');
 INSERT INTO uncomparable SELECT i, NULL, ARRAY['1'::json] FROM generate_series(11, 20) i;
 INSERT INTO uncomparable VALUES (3), (4);
 DROP INDEX uncomparable_a;
-CREATE INDEX uncomparable_k ON uncomparable USING cachebatch (k errors_ops);
+CREATE INDEX uncomparable_k ON uncomparable USING cachebatch (k errors_ops) WITH (buffered = on);
 INSERT INTO uncomparable VALUES (-1);
 INSERT INTO uncomparable VALUES (5), (6);
 SELECT cache_batch_verify('uncomparable_k', true);

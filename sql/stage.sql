@@ -539,7 +539,7 @@ END $$;
 CREATE OPERATOR CLASS stage_int_ops FOR TYPE int4 USING cachebatch AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
 	FUNCTION 1 stage_cmp(int, int);
-CREATE INDEX stz_k ON stz USING cachebatch (k stage_int_ops);
+CREATE INDEX stz_k ON stz USING cachebatch (k stage_int_ops) WITH (buffered = on);
 INSERT INTO stz SELECT i, 'x' FROM generate_series(1, 40) i;
 SELECT stage_check('stz');
 SET enable_seqscan = off;

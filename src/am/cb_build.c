@@ -33,6 +33,7 @@ typedef struct CbBuildState
 {
 	Relation	index;
 	CbKeyDesc	kd;
+	bool		total;			/* cb_key_is_total() */
 	Tuplesortstate *sort;
 	double		index_tuples;
 
@@ -95,6 +96,8 @@ cb_build_load(CbBuildState *state)
 	while ((itup = tuplesort_getindextuple(state->sort, true)) != NULL)
 	{
 		cb_key_check_size(state->index, itup);
+		if (!state->total)
+			cb_key_check_comparable(&state->kd, &(CbSortEntry) {.itup = itup}, 1);
 		cb_load_add(loader, itup);
 		if (++done % 1024 == 0)
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
@@ -119,6 +122,7 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 
 	state.index = index;
 	cb_key_init(&state.kd, index);
+	state.total = cb_key_is_total(index);
 	cb_build_begin_sort(&state, heap);
 
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_SCAN);

@@ -14,15 +14,31 @@
 #include "access/htup_details.h"
 #include "access/reloptions.h"
 #include "am/cb_am.h"
+#include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
 #include "commands/defrem.h"
+#include "tree/cb_key.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 static relopt_kind cb_relopt_kind;
+
+/* the words that the server takes for its own such options */
+static relopt_enum_elt_def cb_buffered_values[] = {
+	{"auto", CB_BUFFERED_AUTO},
+	{"on", CB_BUFFERED_ON},
+	{"off", CB_BUFFERED_OFF},
+	{"true", CB_BUFFERED_ON},
+	{"false", CB_BUFFERED_OFF},
+	{"yes", CB_BUFFERED_ON},
+	{"no", CB_BUFFERED_OFF},
+	{"1", CB_BUFFERED_ON},
+	{"0", CB_BUFFERED_OFF},
+	{NULL}
+};
 
 static void
 cb_options_check_threshold(const char *option, const char *value)
@@ -65,9 +81,11 @@ cb_options_init(void)
 	add_bool_reloption(cb_relopt_kind, "deduplicate_items",
 					   "Accepted so that the DDL of btree indexes works unchanged; has no effect on a cachebatch index",
 					   true, ShareUpdateExclusiveLock);
-	add_bool_reloption(cb_relopt_kind, "buffered",
+	add_enum_reloption(cb_relopt_kind, "buffered",
 					   "Collects new entries in batches; if off, each statement's entries go straight to the tree",
-					   true, AccessExclusiveLock);
+					   cb_buffered_values, CB_BUFFERED_AUTO,
+					   gettext_noop("Valid values are \"on\", \"off\", and \"auto\"."),
+					   AccessExclusiveLock);
 	add_bool_reloption(cb_relopt_kind, "pack_leaves",
 					   "Stores the entries of full leaves in a compressed form; if off, leaves that are written anew are plain",
 					   true, ShareUpdateExclusiveLock);
@@ -88,7 +106,7 @@ cb_am_options(Datum reloptions, bool validate)
 		{"fillfactor", RELOPT_TYPE_INT, offsetof(CbOptions, fillfactor)},
 		{"deduplicate_items", RELOPT_TYPE_BOOL,
 		offsetof(CbOptions, deduplicate_items)},
-		{"buffered", RELOPT_TYPE_BOOL, offsetof(CbOptions, buffered)},
+		{"buffered", RELOPT_TYPE_ENUM, offsetof(CbOptions, buffered)},
 		{"pack_leaves", RELOPT_TYPE_BOOL, offsetof(CbOptions, pack_leaves)},
 		{"cold_threshold", RELOPT_TYPE_STRING,
 		offsetof(CbOptions, cold_threshold)},
@@ -203,6 +221,29 @@ cb_options_check_default(Relation index, int column)
 }
 
 /*
+ * Says that an index will have no buckets as its comparisons may fail, which
+ * the user may know better.  Once, when it is created: not for each partition,
+ * and not when it is built again.
+ */
+static void
+cb_options_report_partial(Relation index)
+{
+	CbOptions  *options = (CbOptions *) index->rd_options;
+	int			column = cb_key_find_partial(index);
+
+	if (column == 0 ||
+		(options != NULL && options->buffered != CB_BUFFERED_AUTO) ||
+		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		index->rd_rel->relispartition ||
+		ReindexIsProcessingIndex(RelationGetRelid(index)))
+		return;
+	ereport(NOTICE,
+			(errmsg("index \"%s\" is not buffered, as comparing values of its column %d may fail",
+					RelationGetRelationName(index), column),
+			 errhint("If all its values can be compared, set the index's storage parameter \"buffered\" to on.")));
+}
+
+/*
  * Refuses columns that would give wrong answers, and warns of one that would
  * be of no use; to be called by build.
  */
@@ -218,4 +259,5 @@ cb_check_index_columns(Relation index)
 		cb_options_check_order(index, column);
 		cb_options_check_default(index, column);
 	}
+	cb_options_report_partial(index);
 }

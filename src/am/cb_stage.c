@@ -588,8 +588,8 @@ cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
 static inline bool
 cb_publish_is_direct(Relation rel)
 {
-	return !CbIsBuffered(rel) ||
-		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+	return rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		!cb_is_buffered(rel);
 }
 
 /*
@@ -609,7 +609,8 @@ cb_publish_sorted(CbPublication *pub)
 	cb_key_init(&kd, pub->rel);
 	for (int i = 0; i < pub->n; i++)
 		cb_key_fill_sort_entry(&kd, &entries[i], entries[i].itup);
-	cb_key_check_comparable(&kd, entries, pub->n);
+	if (!cb_key_is_total(pub->rel))
+		cb_key_check_comparable(&kd, entries, pub->n);
 	cb_key_sort(&kd, entries, pub->n);
 	CB_TEST_POINT("publish-sorted");
 

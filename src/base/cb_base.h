@@ -53,14 +53,21 @@ extern void cb_owner_end(const CbOwnerMark *mark);
 /* raises the error of C11: the index is used from within its own comparisons */
 extern void cb_report_reentry(Relation index) pg_attribute_noreturn();
 
+typedef enum CbBuffered
+{
+	CB_BUFFERED_AUTO,			/* if its comparisons are known to be total */
+	CB_BUFFERED_ON,
+	CB_BUFFERED_OFF
+} CbBuffered;
+
 /* index options; rd_options of a cachebatch index */
 typedef struct CbOptions
 {
 	int32		varlena_header_;	/* varlena header (do not touch directly!) */
 	int			fillfactor;
 	bool		deduplicate_items;
-	bool		buffered;
-	bool		pack_leaves;
+	CbBuffered	buffered;		/* to be asked by cb_is_buffered() */
+	bool		pack_leaves;	/* to be asked by cb_packs_leaves() */
 	int			cold_threshold;	/* offset of the string; 0: as the setting says */
 	int			spill_threshold;	/* the same */
 } CbOptions;
@@ -71,8 +78,6 @@ typedef struct CbOptions
 #define CbGetFillFactor(rel) \
 	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->fillfactor : \
 	 CB_DEFAULT_FILLFACTOR)
-#define CbIsBuffered(rel) \
-	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->buffered : true)
 
 /* settings that say how large: "off", a size, or a part of shared_buffers */
 #define CB_THRESHOLD_OFF	(-1)
@@ -84,9 +89,6 @@ extern int64 cb_guc_cold_threshold(Relation index);
 
 /* Kilobytes of an index beyond which buckets are flushed to range buffers. */
 extern int64 cb_guc_spill_threshold(Relation index);
-
-#define CbPacksLeaves(rel) \
-	((rel)->rd_options ? ((CbOptions *) (rel)->rd_options)->pack_leaves : true)
 
 /* ---------- counters of an index (cb_stat.c) ---------- */
 

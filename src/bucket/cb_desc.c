@@ -630,7 +630,7 @@ cb_attach_is_possible(Relation rel)
 	return cb_pool != NULL &&
 		!RecoveryInProgress() &&
 		!IsInParallelMode() &&	/* workers do not know what is new */
-		CbIsBuffered(rel) &&
+		cb_is_buffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		rel->rd_createSubid == InvalidSubTransactionId &&
 		rel->rd_newRelfilenodeSubid == InvalidSubTransactionId &&

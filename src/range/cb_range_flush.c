@@ -38,7 +38,7 @@ cb_range_is_wanted(Relation rel)
 {
 	int64		threshold = cb_range_threshold(rel);
 
-	return threshold != CB_THRESHOLD_OFF && CbIsBuffered(rel) &&
+	return threshold != CB_THRESHOLD_OFF && cb_is_buffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		(int64) RelationGetNumberOfBlocks(rel) * (BLCKSZ / 1024) >= threshold;
 }

@@ -295,14 +295,21 @@ cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
 	return true;
 }
 
-/* Has the leaf room for the new entries among its plain ones? */
+/*
+ * Has the leaf room for the new entries among its plain ones?  Not if they have
+ * to meet those of its base as well: it is written anew, and plain, first.
+ */
 static bool
 cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
 {
 	Size		need = batch->len + batch->n * sizeof(ItemIdData);
 
+#ifndef CB_MUTATE_C12_BASE
+	if (CbPageIsPacked(page) && !cb_key_is_trusted(rel))
+		return false;
+#endif
 #ifdef CB_TESTPOINTS
-	if (cb_test_tail >= 0 && CbPacksLeaves(rel) && batch->n +
+	if (cb_test_tail >= 0 && cb_packs_leaves(rel) && batch->n +
 		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) > cb_test_tail)
 		return false;
 #endif

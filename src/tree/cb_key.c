@@ -12,10 +12,8 @@
 #include "postgres.h"
 
 #include "access/heaptoast.h"
-#include "access/transam.h"
 #include "catalog/pg_am_d.h"
 #include "tree/cb_key.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
 /* Are all values of the first column 8 bytes, in the order of signed numbers? */
@@ -126,28 +124,9 @@ cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
 }
 
 /*
- * Can comparing fail because of what the values are?  With functions that are
- * not the server's, and with types that are made of others, which need not be
- * comparable (a row with a json).
- */
-static bool
-cb_key_may_refuse(Oid order_proc)
-{
-	switch (order_proc)
-	{
-		case F_BTRECORDCMP:
-		case F_BTARRAYCMP:
-		case F_RANGE_CMP:
-		case F_MULTIRANGE_CMP:
-			return true;
-		default:
-			return order_proc >= FirstNormalObjectId;
-	}
-}
-
-/*
- * Raises the error now that comparing an entry with others would raise later,
- * where it helps nobody: sorting need not compare each value of each column.
+ * Raises the error now of an entry that cannot be compared even with itself, such
+ * as a row with a json in it.  Sorting need not compare each value of each column,
+ * but a scan that goes on behind an entry looks for its place.
  */
 void
 cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
@@ -156,8 +135,6 @@ cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
 	{
 		SortSupport ssup = unconstify(SortSupportData *, &kd->ssup[i]);
 
-		if (!cb_key_may_refuse(kd->order_proc[i]))
-			continue;
 		for (int j = 0; j < n; j++)
 		{
 			bool		isnull;

@@ -116,6 +116,13 @@ extern void cb_key_init(CbKeyDesc *kd, Relation rel);
 extern CbAbbrevKind cb_key_prepare_abbrev(CbKeyDesc *kd);
 extern bool cb_key_prepare_exact(CbKeyDesc *kd);
 
+/* cb_key_total.c */
+extern int	cb_key_find_partial(Relation index);
+extern bool cb_key_is_total(Relation rel);
+extern bool cb_key_is_trusted(Relation rel);
+extern bool cb_is_buffered(Relation rel);
+extern bool cb_packs_leaves(Relation rel);
+
 /* cb_key_hash.c */
 extern CbHashKind cb_key_prepare_hash(CbKeyDesc *kd);
 extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);

@@ -476,7 +476,7 @@ cb_load_add(CbLoader *loader, IndexTuple itup)
 {
 	IndexTuple	copy;
 
-	if (!CbPacksLeaves(loader->rel))
+	if (!cb_packs_leaves(loader->rel))
 	{
 		cb_load_add_to_level(loader, itup);
 		return;

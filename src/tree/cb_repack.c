@@ -199,7 +199,7 @@ cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 	Page		page = BufferGetPage(buf);
 	PGAlignedBlock image;
 
-	if (!CbPacksLeaves(rel) || !cb_leaf_can_pack(items, n) ||
+	if (!cb_packs_leaves(rel) || !cb_leaf_can_pack(items, n) ||
 		!cb_leaf_build(page, items, n, CB_REPACK_RESERVE(n), (Page) image.data))
 		return false;
 	cb_repack_fill_tuples(batch, arena, repack);

@@ -203,7 +203,7 @@ cb_share_packs(const CbShare *share, Page left, Page right)
 {
 	Size		plain;
 
-	if (!CbPacksLeaves(share->kd->rel))
+	if (!cb_packs_leaves(share->kd->rel))
 		return false;
 	return CbPageIsPacked(left) || CbPageIsPacked(right) ||
 		cb_tree_measure(share->items, share->n, &plain) * 5 <= plain * 4;

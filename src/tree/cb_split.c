@@ -216,7 +216,7 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	Size		packed;
 	Size		per_page;
 
-	if (!CbPacksLeaves(kd->rel))
+	if (!cb_packs_leaves(kd->rel))
 		return false;
 #ifdef CB_TESTPOINTS
 	if (cb_test_tail >= 0 && nitems % 2 == 1)

@@ -86,6 +86,8 @@ typedef struct CbRelCache
 	struct CbDesc *desc;		/* ... and what it found */
 	CbQuiet		quiet;			/* when the journal was empty and had no desc */
 	int64		attach_at;		/* when it tried to attach, if in vain */
+	uint64		total_generation;	/* cb_key_total.c's, of ... */
+	bool		total;			/* ... cb_key_is_total() */
 } CbRelCache;
 
 /* what an apply did, for the statistics */

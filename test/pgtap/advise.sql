@@ -19,6 +19,20 @@ CREATE INDEX t_descending ON t (r);
 CREATE INDEX t_few ON t (few);
 CREATE INDEX t_class ON t (r other_ints);
 CREATE INDEX t_hash ON t USING hash (k);
+-- whose comparison nobody knows
+CREATE FUNCTION unknown_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btint4cmp($1, $2)';
+CREATE OPERATOR CLASS unknown_ints FOR TYPE int4 USING btree AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 unknown_cmp(int4, int4);
+CREATE OPERATOR CLASS unknown_ints FOR TYPE int4 USING cachebatch AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 unknown_cmp(int4, int4);
+CREATE TABLE unknown (k int);
+CREATE INDEX unknown_btree ON unknown (k unknown_ints);
+CREATE INDEX unknown_auto ON unknown USING cachebatch (k unknown_ints) WITH (buffered = auto);
+CREATE INDEX unknown_off ON unknown USING cachebatch (k unknown_ints) WITH (buffered = off);
+CREATE INDEX unknown_on ON unknown USING cachebatch (k unknown_ints) WITH (buffered = "ON");
+INSERT INTO unknown SELECT i * 7919 % 1003 FROM generate_series(1, 100) i;
 ALTER TABLE t RENAME r TO renamed;
 ALTER TABLE t REPLICA IDENTITY USING INDEX t_replica;
 ALTER TABLE t CLUSTER ON t_clustered;
@@ -101,6 +115,8 @@ FROM (VALUES ('t_random', 'swap: random keys'), ('t_two', 'swap: random keys'),
 	('t_replica', 'keep: replica identity'), ('t_excluded', 'keep: exclusion constraint'),
 	('t_clustered', 'keep: table is clustered on it'), ('t_invalid', 'keep: not valid'),
 	('t_class', 'keep: no cachebatch operator class for other_ints'),
+	('unknown_btree', 'keep: comparison may fail'), ('unknown_auto', 'keep: comparison may fail'),
+	('unknown_off', 'keep: buffered is off'), ('unknown_on', 'keep: random keys'),
 	('t_ascending', 'keep: ascending keys'), ('t_descending', 'keep: ascending keys'),
 	('t_few', 'swap: random keys'), ('reads_k', 'keep: many reads'),
 	('calm_k', 'keep: few writes'), ('part_1_k_idx', 'swap: random keys; swap public.part_k'),

@@ -55,6 +55,7 @@ SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_heat', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
 SELECT has_function('cache_batch_adopt_operator_classes', ARRAY['boolean']);
+SELECT has_function('cache_batch_comparison_is_total', ARRAY['regclass']);
 SELECT has_function('cache_batch_model', ARRAY['bigint', 'bigint', 'integer', 'integer', 'bigint',
 	'integer', 'double precision', 'double precision', 'double precision']);
 SELECT has_function('cache_batch_advise', ARRAY['regclass', 'bigint', 'bigint']);

@@ -193,7 +193,7 @@ $node->safe_psql('d', q(
 	CREATE OPERATOR CLASS f_ops FOR TYPE int USING cachebatch AS
 		OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
 		FUNCTION 1 f_cmp(int, int);
-	CREATE INDEX f_k ON f USING cachebatch (k f_ops);
+	CREATE INDEX f_k ON f USING cachebatch (k f_ops) WITH (buffered = on);
 	INSERT INTO f SELECT hashint4(i) FROM generate_series(1, 300) i;
 	INSERT INTO f SELECT hashint4(-i) FROM generate_series(1, 20) i;
 	INSERT INTO mood VALUES (true)));
@@ -270,7 +270,7 @@ $node->safe_psql('postgres', q(
 	CREATE OPERATOR CLASS f_ops FOR TYPE int USING cachebatch AS
 		OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
 		FUNCTION 1 f_cmp(int, int);
-	CREATE INDEX f_k ON f USING cachebatch (k f_ops);
+	CREATE INDEX f_k ON f USING cachebatch (k f_ops) WITH (buffered = on);
 	INSERT INTO f SELECT hashint4(i) FROM generate_series(1, 300) i));
 $node->safe_psql('postgres', q(INSERT INTO f SELECT hashint4(-i) FROM generate_series(1, 20) i;
 	INSERT INTO mood VALUES (true)));
