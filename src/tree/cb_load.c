@@ -30,6 +30,7 @@ struct CbLoader
 	Relation	rel;
 	ForkNumber	fork;
 	bool		wal;
+	bool		packs;			/* cb_packs_leaves(), when it began */
 	BlockNumber nblocks;		/* pages written, or assigned */
 
 	/* the level being built */
@@ -454,6 +455,7 @@ cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
 	loader->rel = kd->rel;
 	loader->fork = fork;
 	loader->wal = fork == INIT_FORKNUM || RelationNeedsWAL(kd->rel);
+	loader->packs = cb_packs_leaves(kd->rel);
 	loader->page = palloc(BLCKSZ);
 
 	/* the metapage's place; it is written last */
@@ -476,7 +478,7 @@ cb_load_add(CbLoader *loader, IndexTuple itup)
 {
 	IndexTuple	copy;
 
-	if (!cb_packs_leaves(loader->rel))
+	if (!loader->packs)
 	{
 		cb_load_add_to_level(loader, itup);
 		return;
