@@ -5,7 +5,9 @@
  *
  * cache_batch.test_points lists them: name=action[,name=action...], with
  *	  error[:N]		raise an error, each time or at the Nth hit only
- *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit
+ *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit, when
+ *					the WAL that it has made is on disk, as others could have
+ *					brought it there
  *	  cancel[:N]	ask the backend to cancel its query, as pg_cancel_backend() does
  *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
  *	  call			SELECT cache_batch_test_point(name), a function of the test's own
@@ -26,6 +28,7 @@
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -337,6 +340,7 @@ cb_testpoint_act(CbTestPoint *point)
 		case CB_TEST_KILL:
 			if (point->arg == 0 || point->hits == point->arg)
 			{
+				XLogFlush(XactLastRecEnd);
 				kill(MyProcPid, SIGKILL);
 				for (;;)
 					pause();

@@ -661,8 +661,10 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 }
 
 /*
- * Insert the downlink that a split of this page left missing.  buf is
- * exclusively locked, and released.
+ * Insert the downlink that a split of this page left missing.  The page itself
+ * has one, or is the root: the caller has come to it by its downlink, or by the
+ * right link of a page whose split was complete.  buf is exclusively locked, and
+ * released.
  */
 void
 cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf)

@@ -196,20 +196,17 @@ cb_unlink_lock_page(Relation rel, BlockNumber blkno)
 	return buf;
 }
 
-/* Releases all but one of them. */
 static void
-cb_unlink_release(CbUnlinkPages *pages, Buffer keep)
+cb_unlink_release(CbUnlinkPages *pages)
 {
 	if (BufferIsValid(pages->parent))
 		UnlockReleaseBuffer(pages->parent);
-	if (BufferIsValid(pages->right) && pages->right != keep)
+	if (BufferIsValid(pages->right))
 		UnlockReleaseBuffer(pages->right);
 	for (int i = 0; i < pages->npages; i++)
 	{
-		if (pages->left[i] != keep)
-			UnlockReleaseBuffer(pages->left[i]);
-		if (pages->page[i] != keep)
-			UnlockReleaseBuffer(pages->page[i]);
+		UnlockReleaseBuffer(pages->left[i]);
+		UnlockReleaseBuffer(pages->page[i]);
 	}
 }
 
@@ -249,7 +246,7 @@ cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
 		if (!cb_unlink_check_left(plan, pages->left[i], i))
 		{
 			UnlockReleaseBuffer(pages->left[i]);
-			cb_unlink_release(pages, InvalidBuffer);
+			cb_unlink_release(pages);
 			return false;
 		}
 		pages->page[i] = cb_unlink_lock_page(rel, plan->page[i]);
@@ -357,6 +354,25 @@ cb_unlink_find_incomplete(CbUnlinkPages *pages)
 		CbPageHasIncompleteSplit(BufferGetPage(pages->right)))
 		return pages->right;
 	return InvalidBuffer;
+}
+
+/*
+ * Finishes the split of a page, one of these, which are released.  It may have no
+ * downlink itself, as its left neighbour's split is incomplete too: a writer on
+ * the way to what lies beyond its high key finishes all of them, from the left.
+ */
+static void
+cb_unlink_finish_split(CbUnlinker *unlinker, CbUnlinkPages *pages,
+					   Buffer incomplete)
+{
+	Page		page = BufferGetPage(incomplete);
+	int			level = CbPageGetOpaque(page)->level;
+	CbCut		cut = {.kind = CB_CUT_TUPLE};
+
+	cut.tuple = CopyIndexTuple(CbPageGetHighKey(page));
+	cb_unlink_release(pages);
+	UnlockReleaseBuffer(cb_tree_descend_for_write(&unlinker->kd, &cut, level,
+												  NULL));
 }
 
 /* ---------- the deletion ---------- */
@@ -586,8 +602,7 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 	incomplete = cb_unlink_find_incomplete(&pages);
 	if (BufferIsValid(incomplete))
 	{
-		cb_unlink_release(&pages, incomplete);
-		cb_tree_finish_split(&unlinker->kd, incomplete);
+		cb_unlink_finish_split(unlinker, &pages, incomplete);
 		return CB_UNLINK_AGAIN;
 	}
 	result = cb_unlink_check(rel, &pages);
@@ -604,7 +619,7 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 			cb_unlink_remember(unlinker, &plan);
 		*more = cb_unlink_only_child(BufferGetPage(pages.parent));
 	}
-	cb_unlink_release(&pages, InvalidBuffer);
+	cb_unlink_release(&pages);
 	if (*more != InvalidBlockNumber)
 		*more = cb_unlink_follow_single(rel, *more);
 	return result;
