@@ -18,7 +18,6 @@
 #include "journal/cb_read.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/indexfsm.h"
 #include "wal/cb_wal.h"
 
 /*
@@ -82,7 +81,7 @@ cb_drain_log(Buffer buf, CbPos tail, BlockNumber tail_block)
 
 /*
  * Move the tail behind a batch whose entries are all in the tree, and put the
- * pages that it leaves into the free space map.
+ * pages that it leaves into the free space map.  Sorts the batch's pages.
  */
 void
 cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
@@ -110,10 +109,7 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 	cb_rel_cache(rel)->journal_tail = batch->upto;
 	CB_TEST_POINT("sweep-truncated");
 
-	for (int i = 0; i < batch->npages; i++)
-		RecordFreeIndexPage(rel, batch->pages[i]);
-	if (batch->npages > 0)
-		IndexFreeSpaceMapVacuum(rel);
+	cb_tree_free_pages(rel, batch->pages, batch->npages);
 }
 
 /* The right link of a journal page that lies between tail and head. */

@@ -20,8 +20,6 @@
 #include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
-#include "storage/freespace.h"
-#include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/standby.h"
 #include "utils/memutils.h"
@@ -370,19 +368,13 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 		 RelationGetRelationName(rel));
 }
 
-/*
- * Frees one retired run of the range, if there is one that can be.  Of the free
- * space map only the part that has its pages is brought up to date: to read all
- * of it could cost more than the run did.
- */
+/* Frees one retired run of the range, if there is one that can be. */
 static bool
 cb_range_free_one(Relation rel, BlockNumber blkno)
 {
 	Buffer		range = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	Buffer		bufs[CB_RUN_MAX_PAGES];
-	BlockNumber first = MaxBlockNumber;
-	BlockNumber last = 0;
 	OffsetNumber off;
 	CbRunItem	item = {0};
 
@@ -413,13 +405,8 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	cb_run_free(rel, range, off, bufs);
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)
-	{
 		UnlockReleaseBuffer(bufs[i]);
-		RecordFreeIndexPage(rel, pages[i]);
-		first = Min(first, pages[i]);
-		last = Max(last, pages[i]);
-	}
-	FreeSpaceMapVacuumRange(rel, first, last + 1);
+	cb_tree_free_pages(rel, pages, item.npages);
 	return true;
 }
 

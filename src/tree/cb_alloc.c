@@ -20,6 +20,8 @@
 #include "access/xlogutils.h"
 #include "base/cb_ring.h"
 #include "storage/bufmgr.h"
+#include "storage/freespace.h"
+#include "storage/fsm_internals.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/standby.h"
@@ -170,4 +172,38 @@ cb_tree_return_page(Relation rel, Buffer buf)
 
 	UnlockReleaseBuffer(buf);
 	RecordFreeIndexPage(rel, blkno);
+}
+
+static int
+cb_alloc_compare_blocks(const void *a, const void *b)
+{
+	BlockNumber left = *(const BlockNumber *) a;
+	BlockNumber right = *(const BlockNumber *) b;
+
+	return (left > right) - (left < right);
+}
+
+/*
+ * Puts pages into the map, so that they are found; sorts the array.  Of the map
+ * only the parts that have these pages are brought up to date: one of its pages
+ * is for SlotsPerFSMPage of ours, and to read them all could take as long as an
+ * index is large.
+ */
+void
+cb_tree_free_pages(Relation rel, BlockNumber *pages, int n)
+{
+	int			next;
+
+	qsort(pages, n, sizeof(BlockNumber), cb_alloc_compare_blocks);
+	for (int i = 0; i < n; i++)
+		RecordFreeIndexPage(rel, pages[i]);
+	for (int i = 0; i < n; i = next)
+	{
+		for (next = i + 1; next < n; next++)
+		{
+			if (pages[next] - pages[next - 1] > SlotsPerFSMPage)
+				break;
+		}
+		FreeSpaceMapVacuumRange(rel, pages[i], pages[next - 1] + 1);
+	}
 }

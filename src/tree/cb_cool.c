@@ -22,7 +22,6 @@
 #include "base/cb_base.h"
 #include "base/cb_ring.h"
 #include "miscadmin.h"
-#include "storage/indexfsm.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -191,10 +190,6 @@ cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 	}
 	MemoryContextSwitchTo(oldcxt);
 	cb_tree_unlink_finish(cool.unlinker, 0);	/* it remembers no page */
-	if (range->freed > 0)
-	{
-		IndexFreeSpaceMapVacuum(kd->rel);
-		cb_stat_add(kd->rel, CB_STAT_COOLED, range->freed);
-	}
+	cb_stat_add(kd->rel, CB_STAT_COOLED, range->freed);
 	MemoryContextDelete(cxt);
 }

@@ -170,6 +170,7 @@ extern void cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead);
 /* cb_alloc.c */
 extern Buffer cb_tree_alloc_page(Relation rel);
 extern void cb_tree_return_page(Relation rel, Buffer buf);
+extern void cb_tree_free_pages(Relation rel, BlockNumber *pages, int n);
 extern bool cb_tree_page_is_free(Page page, CbPos tail);
 extern void cb_redo_reuse_page(XLogReaderState *record);
 

@@ -675,7 +675,7 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 
 	/* it is not free yet; but where nothing dies VACUUM would never find it */
 	if (result == CB_UNLINK_DONE)
-		RecordFreeIndexPage(unlinker->rel, leaf);
+		cb_tree_free_pages(unlinker->rel, &leaf, 1);
 	return result == CB_UNLINK_DONE;
 }
 
