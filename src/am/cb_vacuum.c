@@ -83,7 +83,8 @@ cb_vacuum_free_runs(Relation index)
 
 /*
  * Drains the journal even if nothing was dead.  Like btree's, the leaves are
- * not visited just to count entries.
+ * not visited just to count entries; but all pages are if the map may lack free
+ * ones.
  */
 IndexBulkDeleteResult *
 cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
@@ -93,7 +94,9 @@ cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	cb_require_preload();
 	cb_vacuum_drain(info);
 	cb_vacuum_free_runs(info->index);
-	if (stats != NULL && !info->estimated_count &&
+	if (stats == NULL)
+		return cb_tree_complete_map(info);
+	if (!info->estimated_count &&
 		stats->num_index_tuples > info->num_heap_tuples)
 		stats->num_index_tuples = info->num_heap_tuples;
 	return stats;

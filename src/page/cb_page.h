@@ -165,6 +165,8 @@ typedef struct CbMetaPageData
 	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
 	BlockNumber range_root;		/* the router of the range pages; 0: none.
 								 * Versions 1 and 2 have zeros here */
+	uint32		map_incarnation;	/* hint: of the server, when the free space map
+									 * was seen to be complete; 0: it was not */
 } CbMetaPageData;
 
 #define CbPageGetMeta(page) ((CbMetaPageData *) PageGetContents(page))

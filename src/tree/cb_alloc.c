@@ -11,6 +11,12 @@
  * more (see cb_unlink.c).  On a standby somebody still can: there the record
  * of the reuse ends the queries whose snapshots are that old.
  *
+ * A crash takes pages out of the map: those that were put into it after they
+ * were freed in WAL, and those that were taken and not used.  A standby has no
+ * map but that of the backup.  So VACUUM notes in the metapage when it has seen
+ * that the map has all free pages: in which incarnation of the server, which
+ * ends with a crash or a promotion.  It looks for them again in the next one.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -19,6 +25,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_ring.h"
+#include "common/hashfn.h"
 #include "storage/bufmgr.h"
 #include "storage/freespace.h"
 #include "storage/fsm_internals.h"
@@ -26,6 +33,7 @@
 #include "storage/lmgr.h"
 #include "storage/standby.h"
 #include "tree/cb_tree.h"
+#include "utils/pgstat_internal.h"
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
 
@@ -206,4 +214,54 @@ cb_tree_free_pages(Relation rel, BlockNumber *pages, int n)
 		}
 		FreeSpaceMapVacuumRange(rel, pages[i], pages[next - 1] + 1);
 	}
+}
+
+/*
+ * A number for the time since the server last began to redo WAL, other than 0:
+ * after a crash its cumulative statistics begin anew, and so does the timeline
+ * where an archive was restored or a standby promoted.  (The statistics can be
+ * reset, too: then VACUUM looks for free pages in vain.)  They are read in place,
+ * as the transaction would keep a copy and show that in pg_stat_wal.
+ */
+uint32
+cb_tree_incarnation(void)
+{
+	PgStatShared_Wal *wal = &pgStatLocal.shmem->wal;
+	TimestampTz since;
+	uint32		hash;
+
+	LWLockAcquire(&wal->lock, LW_SHARED);
+	since = wal->stats.stat_reset_timestamp;
+	LWLockRelease(&wal->lock);
+	hash = hash_combine(hash_bytes((unsigned char *) &since, sizeof(since)),
+						GetWALInsertionTimeLine());
+	return hash == 0 ? 1 : hash;
+}
+
+/* Has the map all free pages, as far as is known? */
+bool
+cb_tree_map_is_complete(Relation rel)
+{
+	CbMetaPageData meta;
+
+	cb_tree_read_meta(rel, NULL, &meta);
+	return meta.map_incarnation == cb_tree_incarnation();
+}
+
+/* Notes whether it has.  Not logged: after a crash it is not true any more. */
+void
+cb_tree_note_map(Relation rel, bool complete)
+{
+	uint32		incarnation = complete ? cb_tree_incarnation() : 0;
+	Buffer		buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+	CbMetaPageData *meta;
+
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	meta = cb_page_check_meta(rel, BufferGetPage(buf));
+	if (meta->map_incarnation != incarnation)
+	{
+		meta->map_incarnation = incarnation;
+		MarkBufferDirtyHint(buf, true);
+	}
+	UnlockReleaseBuffer(buf);
 }

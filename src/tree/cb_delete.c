@@ -337,6 +337,44 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 	return back_to;
 }
 
+/* Reads a block, and locks its page, which is one of ours or all-zero. */
+static Buffer
+cb_delete_read_block(IndexVacuumInfo *info, BlockNumber blkno)
+{
+	Buffer		buf;
+	Page		page;
+
+	vacuum_delay_point();
+	buf = ReadBufferExtended(info->index, MAIN_FORKNUM, blkno, RBM_NORMAL,
+							 info->strategy);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buf);
+	if (!PageIsNew(page))
+		cb_page_check(info->index, blkno, page);
+	return buf;
+}
+
+/*
+ * Puts a page that is locked into the map, if it is free; false: it is not.
+ * Counts it, as btree does: what is free or deleted, and how much of it is free.
+ */
+static bool
+cb_delete_map_page(Relation rel, Buffer buf, CbPos tail,
+				   IndexBulkDeleteResult *stats)
+{
+	Page		page = BufferGetPage(buf);
+	bool		is_free = cb_tree_page_is_free(page, tail);
+
+	if (is_free || CbPageIsGone(page))
+		stats->pages_deleted++;
+	if (is_free)
+	{
+		RecordFreeIndexPage(rel, BufferGetBlockNumber(buf));
+		stats->pages_free++;
+	}
+	return is_free;
+}
+
 /*
  * Deal with one block.  Returns the block to go back to, or
  * InvalidBlockNumber.
@@ -344,27 +382,16 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 static BlockNumber
 cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
 {
-	Buffer		buf;
-	Page		page;
+	Buffer		buf = cb_delete_read_block(state->info, blkno);
+	Page		page = BufferGetPage(buf);
 	BlockNumber back_to = InvalidBlockNumber;
+	bool		mapped = false;
 	bool		empty = false;
 
-	vacuum_delay_point();
-	buf = ReadBufferExtended(state->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
-							 state->info->strategy);
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buf);
-	if (!PageIsNew(page))
-		cb_page_check(state->rel, blkno, page);
-
-	if (!PageIsNew(page) && CbPageIsGone(page) && blkno == state->scan_blkno)
-		state->stats->pages_deleted++;
-	if (cb_tree_page_is_free(page, state->tail))
-	{
-		RecordFreeIndexPage(state->rel, blkno);
-		state->stats->pages_free++;
-	}
-	else if (CbPageIsLeaf(page) && !CbPageIsGone(page))
+	/* a page that the pass went back to has been counted */
+	if (blkno == state->scan_blkno)
+		mapped = cb_delete_map_page(state->rel, buf, state->tail, state->stats);
+	if (!mapped && !PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page))
 	{
 		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 #ifdef CB_MUTATE_I8_CLEANUP_LOCK
@@ -423,6 +450,20 @@ cb_delete_pass(CbDeleteState *state)
 }
 
 /*
+ * All pages were looked at, and the free ones are in the map.  It does not have
+ * the deleted ones that are not free yet; if they are many, as btree has it, the
+ * next VACUUM looks again.
+ */
+static void
+cb_delete_finish_map(Relation rel, const IndexBulkDeleteResult *stats)
+{
+	BlockNumber missing = stats->pages_deleted - stats->pages_free;
+
+	IndexFreeSpaceMapVacuum(rel);
+	cb_tree_note_map(rel, missing <= stats->num_pages / 20);
+}
+
+/*
  * Visit every leaf, and remove the entries whose TID the callback calls dead.
  * Empty leaves are taken out of the tree, and free pages put into the map.  The
  * journal was drained before: no dead TID may come down from there any more.
@@ -461,5 +502,35 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	_bt_end_vacuum(info->index);
 	cb_stat_add(info->index, CB_STAT_VACUUM_SKIPPED, state.skipped);
 	cb_tree_unlink_finish(state.unlinker, state.tail);
-	IndexFreeSpaceMapVacuum(info->index);
+	cb_delete_finish_map(info->index, stats);
+}
+
+/*
+ * Puts the free pages into the map, without a look at the entries, if it is not
+ * known to have them.  To be called where no leaf is visited: nothing is dead.
+ */
+IndexBulkDeleteResult *
+cb_tree_complete_map(IndexVacuumInfo *info)
+{
+	Relation	rel = info->index;
+	IndexBulkDeleteResult *stats;
+	CbMetaPageData meta;
+
+	if (cb_tree_map_is_complete(rel))
+		return NULL;
+	stats = palloc0(sizeof(IndexBulkDeleteResult));
+	stats->estimated_count = true;
+	stats->num_index_tuples = info->num_heap_tuples;
+	stats->num_pages = cb_delete_count_blocks(rel);
+	cb_tree_read_meta(rel, NULL, &meta);
+	for (BlockNumber blkno = CB_METAPAGE_BLKNO + 1; blkno < stats->num_pages;
+		 blkno++)
+	{
+		Buffer		buf = cb_delete_read_block(info, blkno);
+
+		(void) cb_delete_map_page(rel, buf, meta.journal_tail, stats);
+		UnlockReleaseBuffer(buf);
+	}
+	cb_delete_finish_map(rel, stats);
+	return stats;
 }

@@ -171,6 +171,9 @@ extern void cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead);
 extern Buffer cb_tree_alloc_page(Relation rel);
 extern void cb_tree_return_page(Relation rel, Buffer buf);
 extern void cb_tree_free_pages(Relation rel, BlockNumber *pages, int n);
+extern uint32 cb_tree_incarnation(void);
+extern bool cb_tree_map_is_complete(Relation rel);
+extern void cb_tree_note_map(Relation rel, bool complete);
 extern bool cb_tree_page_is_free(Page page, CbPos tail);
 extern void cb_redo_reuse_page(XLogReaderState *record);
 
@@ -335,6 +338,9 @@ extern void cb_tree_bulk_delete(IndexVacuumInfo *info,
 								IndexBulkDeleteResult *stats,
 								IndexBulkDeleteCallback callback,
 								void *callback_state);
+
+/* Puts into the map what it lacks, in VACUUM.  NULL: it lacks nothing. */
+extern IndexBulkDeleteResult *cb_tree_complete_map(IndexVacuumInfo *info);
 extern void cb_redo_vacuum_leaf(XLogReaderState *record);
 
 /* cb_unlink.c */

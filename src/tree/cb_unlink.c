@@ -543,15 +543,19 @@ cb_unlink_only_child(Page parent)
 	return BTreeTupleGetDownLink(CbPageGetTuple(parent, first));
 }
 
-/* Counts the deleted pages, and keeps some of them in mind. */
+/*
+ * Counts the deleted pages.  Keeps some of those in mind that the pass has been
+ * at; it comes to the others.
+ */
 static void
 cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
 {
 	for (int i = 0; i < plan->npages; i++)
 	{
 		unlinker->stats->pages_newly_deleted++;
-		if (plan->page[i] <= unlinker->scan_blkno)
-			unlinker->stats->pages_deleted++;
+		if (plan->page[i] > unlinker->scan_blkno)
+			continue;
+		unlinker->stats->pages_deleted++;
 		if (unlinker->nremembered < CB_UNLINK_REMEMBERED)
 			unlinker->remembered[unlinker->nremembered++] = plan->page[i];
 	}
@@ -673,7 +677,7 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 	}
 	MemoryContextSwitchTo(oldcxt);
 
-	/* it is not free yet; but where nothing dies VACUUM would never find it */
+	/* it is not free yet; but where nothing dies VACUUM would not look for it */
 	if (result == CB_UNLINK_DONE)
 		cb_tree_free_pages(unlinker->rel, &leaf, 1);
 	return result == CB_UNLINK_DONE;

@@ -213,7 +213,8 @@ cb_rmgr_identify(uint8 info)
  * Masks what redo may leave different.
  *
  * Hints set without WAL: dead bits, of line pointers and in bases, and
- * CBP_HAS_GARBAGE by scans, a cycle id that is no longer needed by VACUUM.
+ * CBP_HAS_GARBAGE by scans, a cycle id that is no longer needed by VACUUM, and
+ * what VACUUM knows of the free space map.
  * The hole of a journal page is left alone: its bytes below pd_lower are all
  * logged, those above it are not compared.
  */
@@ -238,6 +239,8 @@ cb_rmgr_mask(char *pagedata, BlockNumber blkno)
 		CbPageGetOpaque(page)->flags &= ~CBP_HAS_GARBAGE;
 		CbPageGetOpaque(page)->cycleid = 0;
 	}
+	if ((CbPageGetOpaque(page)->flags & CBP_META) != 0)
+		CbPageGetMeta(page)->map_incarnation = 0;
 }
 
 static const RmgrData cb_rmgr = {

@@ -1,5 +1,6 @@
 # Free pages of an index: what it takes to put them into the map does not depend
-# on the index's size.
+# on the index's size; those that a crash took out of it are found again, also if
+# nothing ever dies in the table.
 use strict;
 use warnings;
 
@@ -63,5 +64,79 @@ my $some = join ';', map { "INSERT INTO TABLE SELECT i * 40000 + $_ FROM generat
 same_for_both($some, q(SELECT cache_batch_flush('TABLE_k')), 'a flush that truncates the journal');
 same_for_both('SELECT 1', q(SELECT cache_batch_cool('TABLE_k')), 'packing');
 sound($node, 'large', ['k'], 'whole after that');
+$node->safe_psql('postgres', 'DROP TABLE small, large');
+
+# ------------------------------------------------------------ a lost map
+
+# Entries for 70 pages of the journal, few for each leaf.
+my $unbucketed = 'SET cache_batch.test_buckets = off';
+my $entries = join ';', map { "INSERT INTO lost SELECT i * 1000 + $_ FROM generate_series(1, 500) i" } 1 .. 60;
+
+# The index's pages, used or free.
+sub pages
+{
+	my ($server) = @_;
+
+	return $server->safe_psql('postgres', q(SELECT pg_relation_size('lost_k') / 8192));
+}
+
+# How many free pages does VACUUM find, which finds no dead row?  0: it does not look.
+sub looks
+{
+	my ($server, $table) = @_;
+	my (undef, undef, $err) = $server->psql('postgres', "VACUUM (VERBOSE, INDEX_CLEANUP ON, TRUNCATE OFF) $table");
+
+	like($err, qr/tuples: 0 removed/, 'nothing is dead');
+	return $err =~ /index "${table}_k": pages: .* (\d+) reusable/ ? $1 : 0;
+}
+
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 15 unless test_points_built($node);
+
+	$node->safe_psql('postgres', "$unbucketed;
+		CREATE TABLE lost (k int) WITH (autovacuum_enabled = off);
+		INSERT INTO lost SELECT i * 10 FROM generate_series(1, 50000) i;
+		CREATE INDEX lost_k ON lost USING cachebatch (k);
+		$entries");
+	ok(run_killed($node, 'sweep-truncated=kill:1', "$unbucketed; SELECT cache_batch_flush('lost_k')"),
+		'killed between the truncation and the map');
+	cmp_ok(looks($node, 'lost'), '>', 20, 'VACUUM finds the pages');
+	my $before = pages($node);
+	$node->safe_psql('postgres', "$unbucketed; $entries");
+	is(pages($node), $before, 'they are used again');
+	is(looks($node, 'lost'), 0, 'it does not look for more');
+	$node->restart;
+	is(looks($node, 'lost'), 0, 'nor after the server was stopped and started');
+	sound($node, 'lost', ['k'], 'whole after that');
+
+	# a standby has no map
+	$node->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	$standby->start;
+	$node->safe_psql('postgres', "$unbucketed; $entries; SELECT cache_batch_flush('lost_k')");
+	$node->wait_for_catchup($standby);
+	$standby->promote;
+	cmp_ok(looks($standby, 'lost'), '>', 20, 'VACUUM finds the free pages of a standby that was promoted');
+	sound($standby, 'lost', ['k'], 'standby after that');
+}
+
+# ------------------------------------------------------------ not free yet
+
+# Leaves that VACUUM deletes while a query could still come to them by a link.
+$node->safe_psql('postgres', q(
+	CREATE TABLE late (k int) WITH (autovacuum_enabled = off);
+	INSERT INTO late SELECT generate_series(1, 50000);
+	CREATE INDEX late_k ON late USING cachebatch (k) WITH (pack_leaves = off);
+	DELETE FROM late WHERE k > 10000));
+my $reader = $node->background_psql('postgres');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM late');
+$node->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) late');
+is(looks($node, 'late'), 0, 'none of them is free as long as the query runs');
+$reader->quit;
+$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+cmp_ok(looks($node, 'late'), '>', 50, 'the next VACUUM finds them');
+is(looks($node, 'late'), 0, 'and does not look again');
 
 done_testing();
