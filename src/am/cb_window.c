@@ -350,7 +350,13 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 			cb_flush_request_before(desc);
 		MemoryContextSwitchTo(oldcxt);
 	}
+
+	/* of an index with buckets it was not read to its head */
+#ifndef CB_MUTATE_I3_QUIETFROM
+	if (view->attach_id == 0 && upper->nruns == 0)
+#else
 	if (upper->nruns == 0)
+#endif
 		cb_desc_note_quiet(so->kd.rel, &now);
 	return upper;
 }

@@ -249,8 +249,8 @@ extern void cb_desc_forget_file(RelFileNode file);
 
 /*
  * Is the journal of an index without descriptor still as empty as this backend
- * last found it?  If not, whoever finds it empty now notes that.  What is
- * published before the call is told.
+ * last found it?  If not, whoever reads it to its head now, and finds it empty,
+ * notes that.  What is published before the call is told.
  */
 extern bool cb_desc_is_quiet(Relation rel, CbQuiet *now);
 extern void cb_desc_note_quiet(Relation rel, const CbQuiet *seen);

@@ -120,8 +120,9 @@ cb_desc_is_quiet(Relation rel, CbQuiet *now)
 }
 
 /*
- * The journal was found empty after the counters were seen there.  If there is
- * no descriptor now, there was none then, or its removal has been counted.
+ * The journal was read to its head, and found empty, after the counters were
+ * seen there.  If there is no descriptor now, there was none then, or its removal
+ * has been counted.
  */
 void
 cb_desc_note_quiet(Relation rel, const CbQuiet *seen)
