@@ -103,7 +103,18 @@ ALTER OPERATOR FAMILY ahead_ops USING cachebatch ADD OPERATOR 1 < (int, int8);
 CREATE INDEX ahead_a ON ahead USING cachebatch (a ahead_ops)
 	WITH (buffered = off, pack_leaves = off, fillfactor = 10);
 SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a > 5000 AND a < 5700::int8 ORDER BY a USING <');
+
+-- one whose comparison with the end's type keeps memory from call to call
+CREATE FUNCTION ahead_cmp(int, int8) RETURNS int LANGUAGE internal
+	IMMUTABLE STRICT SET work_mem = '4MB' AS 'btint48cmp';
+ALTER OPERATOR FAMILY ahead_ops USING cachebatch ADD
+	OPERATOR 2 <= (int, int8), OPERATOR 4 >= (int, int8),
+	FUNCTION 1 (int, int8) ahead_cmp(int, int8);
+SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a >= 1 AND a <= 15900::int8 ORDER BY a USING <');
+SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a >= 1::int8 AND a <= 15900 ORDER BY a USING >');
+SELECT * FROM ask('bitmap', 'SELECT a FROM ahead WHERE a >= 1 AND a <= 15900::int8');
 DROP OPERATOR FAMILY ahead_ops USING cachebatch CASCADE;
+DROP FUNCTION ahead_cmp;
 CREATE INDEX ahead_a ON ahead USING cachebatch (a)
 	WITH (buffered = off, pack_leaves = off, fillfactor = 10);
 

@@ -122,6 +122,7 @@ typedef struct CbScanAhead
 	int			asked;			/* those, and the ones asked for */
 	CbAhead    *list;			/* NULL: not needed yet */
 	ScanKey		end_keys;		/* of list's end */
+	MemoryContext end_cxt;		/* of what their functions keep */
 } CbScanAhead;
 
 /* what the scan has seen of the index's range buffers */

@@ -19,6 +19,7 @@
 
 #include "am/cb_scan.h"
 #include "base/cb_base.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/spccache.h"
 
@@ -71,6 +72,22 @@ cb_scan_ahead_pass(CbScanAhead *ahead, bool *asked)
 	return false;
 }
 
+/*
+ * Sets the list's end.  Its keys are compared for as long as the list is, so what
+ * their functions keep from call to call needs a context that lives so long.
+ */
+static void
+cb_scan_ahead_set_end(IndexScanDesc scan)
+{
+	CbScanAhead *ahead = &((CbScanOpaque) scan->opaque)->ahead;
+	MemoryContext oldcxt;
+
+	MemoryContextReset(ahead->end_cxt);
+	oldcxt = MemoryContextSwitchTo(ahead->end_cxt);
+	cb_scan_end_cut(scan, ahead->dir, ahead->end_keys, &ahead->list->end);
+	MemoryContextSwitchTo(oldcxt);
+}
+
 /* Begins the list of leaves beyond the scan's window. */
 static void
 cb_scan_ahead_begin_list(IndexScanDesc scan)
@@ -82,12 +99,14 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 
 	if (list == NULL)
 	{
+		ahead->end_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan end",
+											   ALLOCSET_SMALL_SIZES);
 		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) * INDEX_MAX_KEYS);
 		list = ahead->list = MemoryContextAlloc(so->cxt, sizeof(CbAhead));
 	}
 	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.cut : &so->cur->lo.cut;
 	list->dir = ahead->dir;
-	cb_scan_end_cut(scan, ahead->dir, ahead->end_keys, &list->end);
+	cb_scan_ahead_set_end(scan);
 	cb_tree_ahead_begin(&so->kd, list, from->kind == CB_CUT_TUPLE ? from->tuple : NULL);
 	ahead->seen = ahead->asked = 0;
 	if (!list->done)

@@ -126,7 +126,11 @@ cb_scan_order_proc(Relation rel, ScanKey key)
 							 key->sk_subtype, BTORDER_PROC);
 }
 
-/* Copies a search key, with that comparison. */
+/*
+ * Copies a search key, with that comparison.  What the function keeps from call
+ * to call goes to the current memory context, which has to live as long as the
+ * key is compared.
+ */
 static void
 cb_scan_make_cut_key(Relation rel, ScanKey cut_key, ScanKey key)
 {
@@ -261,8 +265,9 @@ cb_scan_make_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
 
 /*
  * The cut where a scan in this direction starts; its keys stay in the scan's
- * opaque data.  False if nothing can match.  _bt_preprocess_keys has been
- * called, and found the quals satisfiable.
+ * opaque data, but are compared during this call of the access method only.
+ * False if nothing can match.  _bt_preprocess_keys has been called, and found the
+ * quals satisfiable.
  */
 bool
 cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
@@ -273,8 +278,9 @@ cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
 
 /*
  * The cut where it ends: where one in the other direction would start.  Its
- * keys are in cut_keys.  Where that one would raise an error, as an operator
- * family lacks a comparison, the scan ends with the index.
+ * keys are in cut_keys, and what their functions keep goes to the current memory
+ * context.  Where that one would raise an error, as an operator family lacks a
+ * comparison, the scan ends with the index.
  */
 void
 cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
