@@ -22,8 +22,9 @@
  *
  * At most one leaf is pinned, none is locked, between calls.  The pin is kept
  * where VACUUM has to wait for the scan before a TID can be used again: in
- * index-only scans and under snapshots that are not MVCC.  It is also kept
- * where page LSNs cannot tell that a leaf has changed, for kill hints.
+ * index-only scans, but for those that look at the table for each row, as their
+ * transaction began in recovery, and under snapshots that are not MVCC.  It is
+ * also kept where page LSNs cannot tell that a leaf has changed, for kill hints.
  *
  *-------------------------------------------------------------------------
  */
@@ -558,18 +559,27 @@ cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf, XLogRecPtr lsn)
 	cb_window_copy_page(window->page, BufferGetPage(buf));
 }
 
-/*
- * Gives up the leaf's lock, and its pin unless VACUUM has to wait for the
- * scan.
- */
+/* Does VACUUM have to wait for the scan at the leaf (I8)? */
+static bool
+cb_window_needs_pin(IndexScanDesc scan)
+{
+	bool		trusts_map = scan->xs_want_itup;
+
+#ifndef CB_MUTATE_I8_STANDBYPIN
+	trusts_map &= !scan->xactStartedInRecovery;
+#endif
+	return trusts_map || !IsMVCCSnapshot(scan->xs_snapshot) ||
+		!RelationNeedsWAL(scan->indexRelation);
+}
+
+/* Gives up the leaf's lock, and its pin if it is not needed. */
 static void
 cb_window_unlock_leaf(IndexScanDesc scan)
 {
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 
 	LockBuffer(window->buf, BUFFER_LOCK_UNLOCK);
-	if (scan->xs_want_itup || !IsMVCCSnapshot(scan->xs_snapshot) ||
-		!RelationNeedsWAL(scan->indexRelation))
+	if (cb_window_needs_pin(scan))
 		return;
 	ReleaseBuffer(window->buf);
 	window->buf = InvalidBuffer;

@@ -115,15 +115,17 @@ cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 	END_CRIT_SECTION();
 }
 
-/* Redo of XLOG_CB_VACUUM_LEAF: takes the cleanup lock, first and alone. */
+/*
+ * Redo of XLOG_CB_VACUUM_LEAF.  No scan of a standby relies on its pin, so the
+ * exclusive lock is enough (I8).
+ */
 void
 cb_redo_vacuum_leaf(XLogReaderState *record)
 {
 	xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) XLogRecGetData(record);
 	Buffer		buf;
 
-	if (XLogReadBufferForRedoExtended(record, 0, RBM_NORMAL, true,
-									  &buf) == BLK_NEEDS_REDO)
+	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buf);
 

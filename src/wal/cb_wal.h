@@ -128,7 +128,7 @@ typedef struct xl_cb_newroot
 #define SizeOfCbNewroot (offsetof(xl_cb_newroot, nchildren) + sizeof(uint16))
 
 /*
- * VACUUM removed items from a leaf.  Replay takes a cleanup lock.
+ * VACUUM removed items from a leaf.  Replay needs no cleanup lock (I8).
  *
  * block 0: the leaf; its data: the ordinals removed from its base, and the
  * offsets of the plain entries removed, both ascending.
