@@ -136,8 +136,6 @@ typedef struct CbPool
 	uint32		nbuckets;
 	uint32		ndescs;
 	LWLock		table_lock;
-	cb_atomic64 table_gen;		/* descriptors made and removed */
-	cb_atomic64 lone_gen;		/* publications to indexes without descriptor */
 	cb_atomic64 next_attach_id;
 	CbFreeList	free_chunks;
 	CbFreeList	free_buckets;
@@ -146,8 +144,23 @@ typedef struct CbPool
 	int			lock_tranche;
 } CbPool;
 
+/*
+ * What is counted makes backends look again for an index's descriptor, and at its
+ * journal.  An index has the counters of its file's number, which it shares with
+ * few others.  They only grow, and begin at 1.
+ */
+#define CB_POOL_GENS	256
+
+typedef struct CbGens
+{
+	cb_atomic64 table_gen;		/* descriptors made and removed */
+	cb_atomic64 lone_gen;		/* publications to indexes without descriptor */
+	char		pad[PG_CACHE_LINE_SIZE - 2 * sizeof(cb_atomic64)];
+} CbGens;
+
 /* NULL if there are no buckets: pool_size is 0, or not preloaded */
 extern CbPool *cb_pool;
+extern CbGens *cb_pool_gens;
 extern CbPoolChunk *cb_pool_chunks;
 extern CbBucket *cb_pool_buckets;
 extern CbDesc *cb_pool_descs;
@@ -161,6 +174,12 @@ extern bool cb_pool_is_nearly_full(void);
 extern uint32 cb_pool_open_chunk(void);
 extern void cb_pool_free_chunk(CbPoolChunk *chunk);
 extern CbBucket *cb_pool_fullest_bucket(void);
+
+static inline CbGens *
+cb_pool_gens_of(const RelFileNode *file)
+{
+	return &cb_pool_gens[file->relNode % CB_POOL_GENS];
+}
 
 /* ---------- the backend's slot (cb_slot.c) ---------- */
 

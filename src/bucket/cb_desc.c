@@ -4,9 +4,9 @@
  *	  Descriptors: which indexes have buckets.
  *
  * A descriptor belongs to one build of an index in one file (I0).  Backends
- * remember where an index's descriptor is as long as no descriptor was made
- * or removed since (table_gen); what they remember is a hint, and the key is
- * compared under the descriptor's lock.
+ * remember where an index's descriptor is as long as its file's counter of
+ * descriptors made and removed stands (table_gen); what they remember is a hint,
+ * and the key is compared under the descriptor's lock.
  *
  * Attaching loads nothing.  Under the descriptor's lock and the lane "from"
  * becomes the journal's head: whoever appends later knows of the descriptor.
@@ -88,7 +88,7 @@ cb_desc_find(Relation rel)
 		return NULL;
 	(void) cb_tree_build_id(rel);	/* cb_desc_is_current() must not read it */
 	cache = cb_rel_cache(rel);
-	gen = cb_load_acquire(&cb_pool->table_gen);
+	gen = cb_load_acquire(&cb_pool_gens_of(&rel->rd_node)->table_gen);
 	if (cache->desc_gen == gen)
 		return cache->desc;
 
@@ -109,12 +109,14 @@ bool
 cb_desc_is_quiet(Relation rel, CbQuiet *now)
 {
 	const CbQuiet *quiet = &cb_rel_cache(rel)->quiet;
+	CbGens	   *gens;
 
 	now->table_gen = 0;
 	if (cb_pool == NULL || RecoveryInProgress())
 		return false;
-	now->table_gen = cb_load_acquire(&cb_pool->table_gen);
-	now->lone_gen = cb_load_acquire(&cb_pool->lone_gen);
+	gens = cb_pool_gens_of(&rel->rd_node);
+	now->table_gen = cb_load_acquire(&gens->table_gen);
+	now->lone_gen = cb_load_acquire(&gens->lone_gen);
 	return quiet->table_gen == now->table_gen &&
 		quiet->lone_gen == now->lone_gen;
 }
@@ -375,7 +377,7 @@ cb_desc_remove(CbDesc *desc)
 	{
 		(void) hash_search(cb_desc_table, &desc->key, HASH_REMOVE, NULL);
 		desc->state = CB_DESC_FREE;
-		cb_fetch_add(&cb_pool->table_gen, 1);
+		cb_fetch_add(&cb_pool_gens_of(&desc->key)->table_gen, 1);
 	}
 	LWLockRelease(&desc->lock);
 	return true;
@@ -468,7 +470,7 @@ cb_desc_make(Relation rel)
 				desc->state = CB_DESC_EMPTY;
 
 				/* before the lane is taken to attach: see above */
-				cb_fetch_add(&cb_pool->table_gen, 1);
+				cb_fetch_add(&cb_pool_gens_of(&desc->key)->table_gen, 1);
 			}
 			LWLockRelease(&desc->lock);
 			if (key == NULL)

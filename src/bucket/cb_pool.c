@@ -38,6 +38,7 @@
 #define CB_POOL_LAST_MIN		4
 
 CbPool	   *cb_pool = NULL;
+CbGens	   *cb_pool_gens = NULL;
 CbPoolChunk *cb_pool_chunks = NULL;
 CbBucket   *cb_pool_buckets = NULL;
 CbDesc	   *cb_pool_descs = NULL;
@@ -125,6 +126,7 @@ cb_pool_shmem_request(void)
 		return;
 	shape = cb_pool_shape();
 	RequestAddinShmemSpace(cb_pool_aligned(1, sizeof(CbPool)));
+	RequestAddinShmemSpace(cb_pool_aligned(CB_POOL_GENS, sizeof(CbGens)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, shape.chunk_size));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks,
 										   shape.filter_lines * CB_FILTER_LINE_BYTES));
@@ -201,9 +203,12 @@ cb_pool_init(const CbPool *shape, char *data, cb_atomic64 *filters,
 	(void) LWLockNewTrancheId();
 	(void) LWLockNewTrancheId();
 	(void) LWLockNewTrancheId();
-	cb_store_relaxed(&cb_pool->table_gen, 1);
-	cb_store_relaxed(&cb_pool->lone_gen, 1);
 	cb_store_relaxed(&cb_pool->next_attach_id, 1);
+	for (int i = 0; i < CB_POOL_GENS; i++)
+	{
+		cb_store_relaxed(&cb_pool_gens[i].table_gen, 1);
+		cb_store_relaxed(&cb_pool_gens[i].lone_gen, 1);
+	}
 	cb_pool_init_chunks(data, filters);
 	cb_pool_init_locks();
 	cb_freelist_init(&cb_pool->free_chunks, chunk_links, shape->nchunks);
@@ -227,6 +232,8 @@ cb_pool_shmem_startup(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	cb_pool = cb_pool_array("cache_batch pool", 1, sizeof(CbPool));
+	cb_pool_gens = cb_pool_array("cache_batch generations", CB_POOL_GENS,
+								 sizeof(CbGens));
 	data = cb_pool_array("cache_batch chunks", shape.nchunks, shape.chunk_size);
 	filters = cb_pool_array("cache_batch filters", shape.nchunks,
 							shape.filter_lines * CB_FILTER_LINE_BYTES);

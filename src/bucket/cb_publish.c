@@ -37,6 +37,7 @@ typedef struct CbPublish
 	const CbKeyDesc *kd;
 	CbSortEntry *entries;
 	CbDesc	   *desc;			/* NULL: there was none when table_gen was read */
+	CbGens	   *gens;			/* the index's */
 	uint64		table_gen;
 	CbRouter   *router;			/* NULL: not attached */
 	uint16	   *route;			/* each entry's bucket: its place in desc */
@@ -242,14 +243,14 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 	{
 #ifndef CB_MUTATE_I3_GENERATION
 		/* an attachment since then may have taken this head as its "from" */
-		if (cb_load_acquire(&cb_pool->table_gen) != pub->table_gen)
+		if (cb_load_acquire(&pub->gens->table_gen) != pub->table_gen)
 		{
 			pub->stale = true;
 			return 0;
 		}
 #endif
 #ifndef CB_MUTATE_I3_QUIET
-		cb_fetch_add(&cb_pool->lone_gen, 1);
+		cb_fetch_add(&pub->gens->lone_gen, 1);
 #endif
 		return n;
 	}
@@ -348,7 +349,7 @@ cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 {
 	pub->stale = pub->broken = false;
 	pub->router = NULL;
-	pub->table_gen = cb_load_acquire(&cb_pool->table_gen);
+	pub->table_gen = cb_load_acquire(&pub->gens->table_gen);
 	pub->desc = cb_desc_attach(pub->kd);
 	if (pub->desc == NULL)
 		return;
@@ -393,6 +394,7 @@ cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 								 &result->journal_length);
 
 	pub.now = GetCurrentTimestamp();
+	pub.gens = cb_pool_gens_of(&kd->rel->rd_node);
 	if (n > CB_PUBLISH_FEW)
 	{
 		route = palloc(n * sizeof(uint16));
