@@ -28,7 +28,7 @@ CREATE INDEX sp_k ON sp USING cachebatch (k);
 
 -- the setting
 SET cache_batch.test_points = 'publish-start';
-SET cache_batch.test_points = 'publish-start=stop';
+SET cache_batch.test_points = 'publish-start=halt';
 SET cache_batch.test_points = 'publish-start=wait:x';
 SET cache_batch.test_points = 'publish-start=count, publish-done=count';
 INSERT INTO sp VALUES (1), (2);

@@ -9,6 +9,7 @@
  *					the WAL that it has made is on disk, as others could have
  *					brought it there
  *	  cancel[:N]	ask the backend to cancel its query, as pg_cancel_backend() does
+ *	  stop			stop the process with SIGSTOP, with all that it holds
  *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
  *	  call			SELECT cache_batch_test_point(name), a function of the test's own
  *	  count			count only
@@ -45,6 +46,7 @@ typedef enum CbTestAction
 	CB_TEST_ERROR,
 	CB_TEST_KILL,
 	CB_TEST_CANCEL,
+	CB_TEST_STOP,
 	CB_TEST_WAIT,
 	CB_TEST_CALL,
 	CB_TEST_COUNT
@@ -98,6 +100,8 @@ cb_testpoint_parse_action(const char *action, CbTestPoint *point)
 		point->action = CB_TEST_COUNT;
 	else if (strcmp(action, "call") == 0)
 		point->action = CB_TEST_CALL;
+	else if (strcmp(action, "stop") == 0)
+		point->action = CB_TEST_STOP;
 	else if (strcmp(action, "error") == 0)
 		point->action = CB_TEST_ERROR;
 	else if (strcmp(action, "kill") == 0)
@@ -170,7 +174,7 @@ cb_testpoint_check(char **newval, void **extra, GucSource source)
 		if (points->n >= CB_TESTPOINT_MAX ||
 			!cb_testpoint_parse_item(item, &points->point[points->n]))
 		{
-			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], cancel[:N], wait:KEY, call, count.");
+			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], cancel[:N], stop, wait:KEY, call, count.");
 			free(points);
 			free(copy);
 			return false;
@@ -349,6 +353,9 @@ cb_testpoint_act(CbTestPoint *point)
 		case CB_TEST_CANCEL:
 			if (point->arg == 0 || point->hits == point->arg)
 				kill(MyProcPid, SIGINT);
+			break;
+		case CB_TEST_STOP:
+			kill(MyProcPid, SIGSTOP);
 			break;
 		case CB_TEST_WAIT:
 			if (safe)
