@@ -345,7 +345,7 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	if (view->attach_id == 0 && upper->nruns > 0)
 	{
 		MemoryContext oldcxt = MemoryContextSwitchTo(so->work_cxt);
-		CbDesc	   *desc = cb_desc_attach(&so->kd);
+		CbDesc	   *desc = cb_desc_attach(&so->kd, false);
 
 		if (desc != NULL)
 			cb_flush_request_before(desc);

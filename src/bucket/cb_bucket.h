@@ -23,12 +23,17 @@
  *
  * Locks, in this order:
  *	table lock		the hash table of descriptors
+ *	desc->publish	head; which chunks take entries; where the cooler is.  Always
+ *					EXCL, and taken before the lane
  *	desc->lock		state, key, attach_id, from, the list of buckets, their
- *					ranges; EXCL: nobody publishes, reads or unlinks
- *	desc->publish	head; which chunks take entries.  Taken before the lane
+ *					ranges.  They are changed under desc->publish and this one,
+ *					EXCL, so holding either keeps them.  EXCL: nobody reads,
+ *					seals or unlinks
  *	bucket->lock	the bucket's list of chunks, and their sorted order
  * No comparison, allocation, I/O or error under any of them, except that the
- * journal is appended to (in a critical section) under the first two.
+ * journal is appended to (in a critical section) under desc->publish.  Under
+ * desc->lock, shared, nothing is waited for but bucket->lock, and nothing under
+ * that: so whoever wants it EXCL gets it soon (cb_desc_share()).
  *
  *-------------------------------------------------------------------------
  */
@@ -91,6 +96,8 @@ typedef struct CbDesc
 {
 	LWLock		lock;
 	LWLock		publish;
+	LWLock		gate;			/* held while "lock" is waited for, EXCL */
+	cb_atomic32 wanted;			/* it is */
 	ConditionVariable cv;		/* broadcast when an owner lets go */
 	uint32		number;
 	CbDescState state;
@@ -114,7 +121,7 @@ typedef struct CbDesc
 	 */
 	cb_atomic32 has_ranges;
 
-	/* packing of cold leaves, by flush/cb_cooler.c */
+	/* packing of cold leaves, by flush/cb_cooler.c; publish lock */
 	cb_atomic64 cool_at;		/* when to go on with it; 0: not wanted */
 	TimestampTz cooled_at;		/* when it was last at work; a hint */
 	uint32		cool_since;		/* leaves written since that epoch are warm */
@@ -206,10 +213,24 @@ extern void cb_slot_keep_router(struct CbRouter *router);
 extern void cb_desc_shmem_request(uint32 ndescs);
 extern void cb_desc_shmem_startup(uint32 ndescs);
 
+/*
+ * desc->lock, shared; released by LWLockRelease().  The server gives a lock to
+ * those that share it before those that have long waited to have it alone: here
+ * they let these go first.
+ */
+extern void cb_desc_share(CbDesc *desc);
+
+/*
+ * Both locks of the descriptor, EXCL, to change it.  False, if not to wait: one
+ * of them is not free.
+ */
+extern bool cb_desc_lock(CbDesc *desc, bool wait);
+extern void cb_desc_unlock(CbDesc *desc);
+
 /* of an index that is open; NULL if it has none.  A hint until locked. */
 extern CbDesc *cb_desc_find(Relation rel);
 
-/* is it still the descriptor of this build in this file?  desc->lock held */
+/* is it still the descriptor of this build in this file?  One lock is held. */
 extern bool cb_desc_is_current(const CbDesc *desc, Relation rel);
 
 /* the same, without the lock held */
@@ -220,10 +241,11 @@ extern uint64 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from);
 
 /*
  * Finds the index's descriptor, makes and attaches one if it should have one
- * and this can be done without waiting.  NULL, or one that may have been
- * detached again.  No LWLock held; RowExclusiveLock or AccessShareLock on it.
+ * and no sweep is at work.  NULL, or one that may have been detached again.
+ * wait: for locks of descriptors, too, as a publication does anyway.  No LWLock
+ * held; RowExclusiveLock or AccessShareLock on it.
  */
-extern CbDesc *cb_desc_attach(const CbKeyDesc *kd);
+extern CbDesc *cb_desc_attach(const CbKeyDesc *kd, bool wait);
 
 /*
  * Detaches: chunks are let go, their entries are still in the journal.
@@ -231,6 +253,7 @@ extern CbDesc *cb_desc_attach(const CbKeyDesc *kd);
  */
 extern bool cb_desc_detach(CbDesc *desc, uint64 attach_id);
 
+/* Waits for no lock. */
 extern bool cb_desc_detach_idle(void);
 
 /* Remembers that the journal's tail has moved. */

@@ -6,9 +6,9 @@
  * A descriptor belongs to one build of an index in one file (I0).  Backends
  * remember where an index's descriptor is as long as its file's counter of
  * descriptors made and removed stands (table_gen); what they remember is a hint,
- * and the key is compared under the descriptor's lock.
+ * and the key is compared under one of the descriptor's locks.
  *
- * Attaching loads nothing.  Under the descriptor's lock and the lane "from"
+ * Attaching loads nothing.  Under the descriptor's locks and the lane "from"
  * becomes the journal's head: whoever appends later knows of the descriptor.
  * One who looked for it before it was made compares table_gen again under the
  * lane: it is counted up before the attaching backend takes the lane, and the
@@ -65,6 +65,62 @@ cb_desc_shmem_startup(uint32 ndescs)
 	cb_desc_table = ShmemInitHash("cache_batch descriptors by file", ndescs,
 								  ndescs, &info,
 								  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+}
+
+/* ---------- locking ---------- */
+
+/*
+ * Those who wait at the gate go on when the lock is held exclusively, and wait
+ * for it then like everybody; the next one who wants it closes the gate when
+ * they have passed.
+ */
+void
+cb_desc_share(CbDesc *desc)
+{
+#ifndef CB_MUTATE_I9_GATE
+	if (cb_load_relaxed(&desc->wanted) != 0)
+	{
+		LWLockAcquire(&desc->gate, LW_SHARED);
+		LWLockRelease(&desc->gate);
+	}
+#endif
+	LWLockAcquire(&desc->lock, LW_SHARED);
+}
+
+/* The publish lock is held, so nobody else is here. */
+static void
+cb_desc_exclude(CbDesc *desc)
+{
+	LWLockAcquire(&desc->gate, LW_EXCLUSIVE);
+	cb_store_relaxed(&desc->wanted, 1);
+	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	cb_store_relaxed(&desc->wanted, 0);
+	LWLockRelease(&desc->gate);
+}
+
+bool
+cb_desc_lock(CbDesc *desc, bool wait)
+{
+	if (wait)
+		LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+	else if (!LWLockConditionalAcquire(&desc->publish, LW_EXCLUSIVE))
+		return false;
+	if (LWLockConditionalAcquire(&desc->lock, LW_EXCLUSIVE))
+		return true;
+	if (wait)
+	{
+		cb_desc_exclude(desc);
+		return true;
+	}
+	LWLockRelease(&desc->publish);
+	return false;
+}
+
+void
+cb_desc_unlock(CbDesc *desc)
+{
+	LWLockRelease(&desc->lock);
+	LWLockRelease(&desc->publish);
 }
 
 /* ---------- finding ---------- */
@@ -149,7 +205,7 @@ cb_desc_belongs_to(CbDesc *desc, Relation rel)
 {
 	bool		result;
 
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	result = cb_desc_is_current(desc, rel);
 	LWLockRelease(&desc->lock);
 	return result;
@@ -160,7 +216,7 @@ cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
 {
 	uint64		attach_id = 0;
 
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	if (desc->state == CB_DESC_ATTACHED && cb_desc_is_current(desc, rel))
 	{
 		attach_id = desc->attach_id;
@@ -192,7 +248,7 @@ cb_desc_has_owner(const CbDesc *desc)
 	return false;
 }
 
-/* desc->lock EXCL, nobody owns a chunk. */
+/* Locked to be changed; nobody owns a chunk. */
 static void
 cb_desc_clear(CbDesc *desc)
 {
@@ -219,12 +275,12 @@ cb_desc_clear(CbDesc *desc)
 	desc->state = CB_DESC_EMPTY;
 }
 
-bool
-cb_desc_detach(CbDesc *desc, uint64 attach_id)
+/* Locked to be changed, which it gives up. */
+static bool
+cb_desc_detach_locked(CbDesc *desc, uint64 attach_id)
 {
 	bool		detached = true;
 
-	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
 	if (desc->state == CB_DESC_ATTACHED &&
 		(attach_id == 0 || desc->attach_id == attach_id))
 	{
@@ -232,8 +288,15 @@ cb_desc_detach(CbDesc *desc, uint64 attach_id)
 		if (detached)
 			cb_desc_clear(desc);
 	}
-	LWLockRelease(&desc->lock);
+	cb_desc_unlock(desc);
 	return detached;
+}
+
+bool
+cb_desc_detach(CbDesc *desc, uint64 attach_id)
+{
+	(void) cb_desc_lock(desc, true);
+	return cb_desc_detach_locked(desc, attach_id);
 }
 
 /*
@@ -259,13 +322,14 @@ cb_desc_detach_idle(void)
 #endif
 	return oldest != NULL &&
 		TimestampDifferenceExceeds(oldest->used_at, now, CB_DESC_IDLE_MS) &&
-		cb_desc_detach(oldest, oldest->attach_id);
+		cb_desc_lock(oldest, false) &&
+		cb_desc_detach_locked(oldest, oldest->attach_id);
 }
 
 void
 cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
 {
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
 	{
 		uint64		known = cb_load_relaxed(&desc->tail);
@@ -359,16 +423,20 @@ cb_desc_may_ask(CbDesc *desc)
 	return paused == 0;
 }
 
-/* Detaches and removes; table lock EXCL.  False: a chunk has an owner. */
+/*
+ * Detaches and removes; table lock EXCL.  False: a chunk has an owner, or it is
+ * locked, and not to wait.
+ */
 static bool
-cb_desc_remove(CbDesc *desc)
+cb_desc_remove(CbDesc *desc, bool wait)
 {
-	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	if (!cb_desc_lock(desc, wait))
+		return false;
 	if (desc->state == CB_DESC_ATTACHED)
 	{
 		if (cb_desc_has_owner(desc))
 		{
-			LWLockRelease(&desc->lock);
+			cb_desc_unlock(desc);
 			return false;
 		}
 		cb_desc_clear(desc);
@@ -379,7 +447,7 @@ cb_desc_remove(CbDesc *desc)
 		desc->state = CB_DESC_FREE;
 		cb_fetch_add(&cb_pool_gens_of(&desc->key)->table_gen, 1);
 	}
-	LWLockRelease(&desc->lock);
+	cb_desc_unlock(desc);
 	return true;
 }
 
@@ -393,7 +461,7 @@ cb_desc_forget_file(RelFileNode file)
 	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
 	desc = cb_desc_look_up(&file);
 	if (desc != NULL)
-		(void) cb_desc_remove(desc);
+		(void) cb_desc_remove(desc, true);
 	LWLockRelease(&cb_pool->table_lock);
 }
 
@@ -408,7 +476,7 @@ cb_desc_forget_database(Oid dboid)
 		CbDesc	   *desc = &cb_pool_descs[i];
 
 		if (desc->state != CB_DESC_FREE && desc->key.dbNode == dboid)
-			(void) cb_desc_remove(desc);
+			(void) cb_desc_remove(desc, true);
 	}
 	LWLockRelease(&cb_pool->table_lock);
 }
@@ -417,8 +485,9 @@ cb_desc_forget_database(Oid dboid)
 
 /* A descriptor that is free, or that another index has long not used. */
 static CbDesc *
-cb_desc_take_free(TimestampTz now)
+cb_desc_take_free(void)
 {
+	TimestampTz now = GetCurrentTimestamp();
 	CbDesc	   *oldest = NULL;
 
 	for (uint32 i = 0; i < cb_pool->ndescs; i++)
@@ -432,50 +501,59 @@ cb_desc_take_free(TimestampTz now)
 	}
 	if (oldest != NULL &&
 		TimestampDifferenceExceeds(oldest->used_at, now, CB_DESC_IDLE_MS) &&
-		cb_desc_remove(oldest))
+		cb_desc_remove(oldest, false))
 		return oldest;
 	return NULL;
 }
 
+/*
+ * Gives a free descriptor to the index; table lock EXCL.  False: the table has
+ * no room, or it is locked, and not to wait.
+ */
+static bool
+cb_desc_enter(CbDesc *desc, Relation rel, const uint8 *build_id, bool wait)
+{
+	CbDescKey  *key;
+
+	if (!cb_desc_lock(desc, wait))
+		return false;
+	key = hash_search(cb_desc_table, &rel->rd_node, HASH_ENTER_NULL, NULL);
+	if (key != NULL)
+	{
+		key->number = desc->number;
+		desc->key = rel->rd_node;
+		memcpy(desc->build_id, build_id, CB_BUILD_ID_LEN);
+		desc->indexoid = RelationGetRelid(rel);
+		desc->used_at = GetCurrentTimestamp();
+		cb_store_relaxed(&desc->has_ranges, 0);
+		desc->state = CB_DESC_EMPTY;
+
+		/* before the lane is taken to attach: see above */
+		cb_fetch_add(&cb_pool_gens_of(&desc->key)->table_gen, 1);
+	}
+	cb_desc_unlock(desc);
+	return key != NULL;
+}
+
 /* The index's descriptor, made if need be; NULL: none is to be had. */
 static CbDesc *
-cb_desc_make(Relation rel)
+cb_desc_make(Relation rel, bool wait)
 {
 	const uint8 *build_id = cb_tree_build_id(rel);
-	TimestampTz now = GetCurrentTimestamp();
 	CbDesc	   *desc;
 
-	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
+	if (wait)
+		LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
+	else if (!LWLockConditionalAcquire(&cb_pool->table_lock, LW_EXCLUSIVE))
+		return NULL;
 	desc = cb_desc_look_up(&rel->rd_node);
 	if (desc != NULL && memcmp(desc->build_id, build_id, CB_BUILD_ID_LEN) != 0)
-		desc = cb_desc_remove(desc) ? NULL : desc;
+		desc = cb_desc_remove(desc, wait) ? NULL : desc;
 	if (desc == NULL)
 	{
-		desc = cb_desc_take_free(now);
-		if (desc != NULL)
-		{
-			CbDescKey  *key;
-
-			LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
-			key = hash_search(cb_desc_table, &rel->rd_node, HASH_ENTER_NULL,
-							  NULL);
-			if (key != NULL)
-			{
-				key->number = desc->number;
-				desc->key = rel->rd_node;
-				memcpy(desc->build_id, build_id, CB_BUILD_ID_LEN);
-				desc->indexoid = RelationGetRelid(rel);
-				desc->used_at = now;
-				cb_store_relaxed(&desc->has_ranges, 0);
-				desc->state = CB_DESC_EMPTY;
-
-				/* before the lane is taken to attach: see above */
-				cb_fetch_add(&cb_pool_gens_of(&desc->key)->table_gen, 1);
-			}
-			LWLockRelease(&desc->lock);
-			if (key == NULL)
-				desc = NULL;
-		}
+		desc = cb_desc_take_free();
+		if (desc != NULL && !cb_desc_enter(desc, rel, build_id, wait))
+			desc = NULL;
 	}
 	LWLockRelease(&cb_pool->table_lock);
 	return desc;
@@ -487,6 +565,7 @@ typedef struct CbAttach
 {
 	Relation	rel;
 	CbDesc	   *desc;
+	bool		wait;
 	CbPos		tail;
 	bool		has_ranges;
 	uint64		journal_limit;
@@ -500,11 +579,12 @@ cb_attach_lock(void *arg)
 {
 	CbAttach   *attach = arg;
 
-	LWLockAcquire(&attach->desc->lock, LW_EXCLUSIVE);
+	if (!cb_desc_lock(attach->desc, attach->wait))
+		return false;
 	if (attach->desc->state == CB_DESC_EMPTY &&
 		cb_desc_is_current(attach->desc, attach->rel))
 		return true;
-	LWLockRelease(&attach->desc->lock);
+	cb_desc_unlock(attach->desc);
 	return false;
 }
 
@@ -568,7 +648,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 static void
 cb_attach_unlock(void *arg)
 {
-	LWLockRelease(&((CbAttach *) arg)->desc->lock);
+	cb_desc_unlock(((CbAttach *) arg)->desc);
 }
 
 static const CbAppendSink cb_attach_sink = {
@@ -655,7 +735,7 @@ cb_attach_is_time(Relation rel)
 }
 
 CbDesc *
-cb_desc_attach(const CbKeyDesc *kd)
+cb_desc_attach(const CbKeyDesc *kd, bool wait)
 {
 	Relation	rel = kd->rel;
 	CbDesc	   *desc = cb_desc_find(rel);
@@ -669,11 +749,12 @@ cb_desc_attach(const CbKeyDesc *kd)
 		return desc;
 	if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return desc;
-	desc = cb_desc_make(rel);
+	desc = cb_desc_make(rel, wait);
 	if (desc != NULL)
 	{
 		attach.rel = rel;
 		attach.desc = desc;
+		attach.wait = wait;
 		attach.now = GetCurrentTimestamp();
 		cb_tree_read_meta(rel, NULL, &meta);
 		attach.tail = meta.journal_tail;

@@ -3,9 +3,11 @@
  * cb_layout.c
  *	  Dividing ranges of buckets, and joining them.
  *
- * Under the descriptor's lock, exclusively, so that nobody publishes, reads a
- * list or unlinks.  Entries never move (A5): the chunk that took entries is
- * sealed, and each chunk is listed by every bucket whose range it may overlap.
+ * Under both locks of the descriptor, exclusively, so that nobody publishes,
+ * reads a list or unlinks.  Dividing waits for them, as every flush waits to seal
+ * its chunks; joining, which can be done another time, does not.  Entries never
+ * move (A5): the chunk that took entries is sealed, and each chunk is listed by
+ * every bucket whose range it may overlap.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +21,13 @@
 #define CB_LAYOUT_UNUSED	4
 
 static bool
-cb_layout_lock(CbDesc *desc, uint64 attach_id)
+cb_layout_lock(CbDesc *desc, uint64 attach_id, bool wait)
 {
-	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	if (!cb_desc_lock(desc, wait))
+		return false;
 	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
 		return true;
-	LWLockRelease(&desc->lock);
+	cb_desc_unlock(desc);
 	return false;
 }
 
@@ -72,7 +75,7 @@ cb_layout_max_buckets(void)
 	return CB_DESC_MAX_BUCKETS;
 }
 
-/* Puts a bucket for [separator, ...) behind number i; desc->lock EXCL. */
+/* Puts a bucket for [separator, ...) behind number i. */
 static bool
 cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
 {
@@ -133,7 +136,7 @@ cb_layout_lists(const CbBucket *bucket, uint32 number)
 	return false;
 }
 
-/* Joins buckets i and i + 1; desc->lock EXCL. */
+/* Joins buckets i and i + 1. */
 static void
 cb_layout_join(CbDesc *desc, uint32 i)
 {
@@ -165,7 +168,7 @@ cb_layout_join(CbDesc *desc, uint32 i)
 
 /*
  * Joins two of some neighbours that hold nothing, but not the one that room is
- * made for; desc->lock EXCL.  Where keys go on, as times do, those that got the
+ * made for.  Where keys go on, as times do, those that got the
  * earlier ones would keep all buckets that the index may have, and the last one
  * would get all entries.  One that was flushed just now seldom has so many empty
  * neighbours.
@@ -212,7 +215,7 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 	}
 	i = cb_route_entry(kd, router, separator);
 	if (cb_layout_is_inside(kd, router, i, separator) &&
-		cb_layout_lock(desc, attach_id))
+		cb_layout_lock(desc, attach_id, true))
 	{
 		if (desc->layout_gen == router->layout_gen &&
 			desc->buckets[i] == bucket)
@@ -225,7 +228,7 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 										separator);
 			}
 		}
-		LWLockRelease(&desc->lock);
+		cb_desc_unlock(desc);
 	}
 	cb_slot_release_to(mark);
 	if (done)
@@ -235,7 +238,7 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 
 /*
  * Joins a bucket with its right neighbour if both hold little.  False: they
- * do not, or it is not of this attachment any more.
+ * do not, the descriptor is locked, or it is not of this attachment any more.
  */
 bool
 cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
@@ -243,7 +246,7 @@ cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
 	uint32		i;
 	bool		done = false;
 
-	if (!cb_layout_lock(desc, attach_id))
+	if (!cb_layout_lock(desc, attach_id, false))
 		return false;
 	i = cb_layout_find(desc, bucket);
 	if (i + 1 < desc->nbuckets &&
@@ -253,6 +256,6 @@ cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
 		cb_layout_join(desc, i);
 		done = true;
 	}
-	LWLockRelease(&desc->lock);
+	cb_desc_unlock(desc);
 	return done;
 }

@@ -187,6 +187,7 @@ cb_pool_init_locks(void)
 
 		memset(desc, 0, sizeof(CbDesc));
 		LWLockInitialize(&desc->lock, tranche + 1);
+		LWLockInitialize(&desc->gate, tranche + 1);
 		LWLockInitialize(&desc->publish, tranche + 3);
 		ConditionVariableInit(&desc->cv);
 		desc->number = i;

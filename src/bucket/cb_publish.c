@@ -4,8 +4,7 @@
  *	  Publication: entries go to the journal and, the same moment, to buckets.
  *
  * Entries are routed first, with no lock.  Then, for as many as go to one page
- * of the journal, under the descriptor's lock (shared), its publish lock and
- * the lane:
+ * of the journal, under the descriptor's publish lock and the lane:
  *
  *	1. see that attachment and ranges are those that the routing knew, and that
  *	   the journal's head is where the last publication left it;
@@ -60,7 +59,7 @@ cb_publish_lock(void *arg)
 
 	if (desc == NULL)
 		return true;
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 	attached = desc->state == CB_DESC_ATTACHED;
 	if (router == NULL && !attached &&
 		cb_desc_is_current(desc, pub->kd->rel))
@@ -70,11 +69,8 @@ cb_publish_lock(void *arg)
 	if (router != NULL && attached &&
 		desc->attach_id == router->attach_id &&
 		desc->layout_gen == router->layout_gen)
-	{
-		LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 		return true;
-	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&desc->publish);
 	pub->stale = true;
 	return false;
 }
@@ -84,11 +80,8 @@ cb_publish_unlock(void *arg)
 {
 	CbPublish  *pub = arg;
 
-	if (pub->desc == NULL)
-		return;
-	if (pub->router != NULL)
+	if (pub->desc != NULL)
 		LWLockRelease(&pub->desc->publish);
-	LWLockRelease(&pub->desc->lock);
 }
 
 static inline CbBucket *
@@ -350,7 +343,7 @@ cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 	pub->stale = pub->broken = false;
 	pub->router = NULL;
 	pub->table_gen = cb_load_acquire(&pub->gens->table_gen);
-	pub->desc = cb_desc_attach(pub->kd);
+	pub->desc = cb_desc_attach(pub->kd, true);
 	if (pub->desc == NULL)
 		return;
 	pub->router = cb_route_get(pub->kd, pub->desc);

@@ -116,13 +116,10 @@ cb_route_check_lock(void *arg)
 	CbRouteCheck *check = arg;
 	CbDesc	   *desc = check->desc;
 
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == check->attach_id)
-	{
-		LWLockAcquire(&desc->publish, LW_SHARED);
 		return true;
-	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&desc->publish);
 	return false;
 }
 
@@ -138,10 +135,7 @@ cb_route_check_head(void *arg, int first, int n, CbPos head)
 static void
 cb_route_check_unlock(void *arg)
 {
-	CbRouteCheck *check = arg;
-
-	LWLockRelease(&check->desc->publish);
-	LWLockRelease(&check->desc->lock);
+	LWLockRelease(&((CbRouteCheck *) arg)->desc->publish);
 }
 
 static const CbAppendSink cb_route_check_sink = {
@@ -197,7 +191,7 @@ cb_route_read(Relation rel, CbDesc *desc)
 		bool		attached;
 		bool		copied = false;
 
-		LWLockAcquire(&desc->lock, LW_SHARED);
+		cb_desc_share(desc);
 		attached = desc->state == CB_DESC_ATTACHED &&
 			cb_desc_is_current(desc, rel);
 		if (attached)

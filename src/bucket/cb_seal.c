@@ -17,14 +17,14 @@
 static bool
 cb_seal_lock(CbDesc *desc, uint64 attach_id)
 {
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
 		return true;
 	LWLockRelease(&desc->lock);
 	return false;
 }
 
-/* Owns what nobody owns; desc->lock, publish and bucket lock are held. */
+/* Owns what nobody owns; publish, desc->lock and bucket lock are held. */
 static int
 cb_seal_take(CbBucket *bucket, CbPoolChunk **chunks)
 {
@@ -53,22 +53,26 @@ cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
 
 	if (!cb_slot_has_room(0, CB_BUCKET_MAX_CHUNKS))
 		return 0;
+
+	/* nobody fills the chunk that takes entries */
+#ifndef CB_MUTATE_I1_SEAL
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+#endif
 	if (!cb_seal_lock(desc, attach_id))
-		return -1;
-	if (bucket->desc == desc->number)
+		n = -1;
+	else
 	{
-		/* nobody fills the chunk that takes entries */
-#ifndef CB_MUTATE_I1_SEAL
-		LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-#endif
-		LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
-		n = cb_seal_take(bucket, chunks);
-		LWLockRelease(&bucket->lock);
-#ifndef CB_MUTATE_I1_SEAL
-		LWLockRelease(&desc->publish);
-#endif
+		if (bucket->desc == desc->number)
+		{
+			LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+			n = cb_seal_take(bucket, chunks);
+			LWLockRelease(&bucket->lock);
+		}
+		LWLockRelease(&desc->lock);
 	}
-	LWLockRelease(&desc->lock);
+#ifndef CB_MUTATE_I1_SEAL
+	LWLockRelease(&desc->publish);
+#endif
 	return n;
 }
 
@@ -117,7 +121,7 @@ cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n)
 	TimestampTz now = GetCurrentTimestamp();
 
 	/* owned chunks keep it attached */
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	for (int i = 0; i < n; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[chunks[i]->bucket];
@@ -139,14 +143,16 @@ bool
 cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 					CbBucketPositions *positions)
 {
-	if (!cb_seal_lock(desc, attach_id))
-		return false;
+	bool		attached;
 
 	/* whatever is published from here on lies at head or above */
-	LWLockAcquire(&desc->publish, LW_SHARED);
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+	attached = cb_seal_lock(desc, attach_id);
 	positions->from = desc->from;
 	positions->head = positions->min = desc->head;
 	LWLockRelease(&desc->publish);
+	if (!attached)
+		return false;
 
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 	{

@@ -12,8 +12,9 @@
  * if nobody else can be reading the chunk's order: it holds the bucket's lock
  * exclusively, its holders are its lists and this reader's pin, nobody owns
  * it; and if other buckets list it, the descriptor's lock is held exclusively,
- * too.  The bucket may have been joined with another one since the view was
- * opened; then its lock says nothing.
+ * too, if it could be had at once: else the copy serves this reader only.  The
+ * bucket may have been joined with another one since the view was opened; then
+ * its lock says nothing.
  *
  *-------------------------------------------------------------------------
  */
@@ -82,7 +83,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 {
 	CbDesc	   *desc = view->desc;
 
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	if (desc->state != CB_DESC_ATTACHED ||
 		desc->attach_id != router->attach_id ||
 		desc->layout_gen != router->layout_gen)
@@ -94,6 +95,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	view->from = desc->from;
 	view->swept = cb_load_acquire(&desc->tail) >= desc->from;
 	view->bucket = &cb_pool_buckets[desc->buckets[i]];
+	CB_TEST_POINT("view-pin");
 	cb_view_pin_chunks(view);
 	/* after the list of chunks was read: set before one leaves it */
 	pg_read_barrier();
@@ -155,7 +157,8 @@ cb_view_lists_alone(const CbBucketView *view, const CbPoolChunk *chunk)
 /*
  * Makes the order the chunk's own, if nobody else can be reading that.  The
  * bucket's lock keeps new readers and owners out if it is the only one that
- * lists the chunk, else the descriptor's does.
+ * lists the chunk, else the descriptor's does, for which no reader waits.  What
+ * several buckets list takes no entries, so who publishes does not matter.
  */
 static bool
 cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
@@ -164,7 +167,15 @@ cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 	bool		shared = chunk->nlists > 1;
 	bool		installed = false;
 
-	LWLockAcquire(&view->desc->lock, shared ? LW_EXCLUSIVE : LW_SHARED);
+	if (!shared)
+		cb_desc_share(view->desc);
+#ifdef CB_MUTATE_I9_SCANWAIT
+	else
+		LWLockAcquire(&view->desc->lock, LW_EXCLUSIVE);
+#else
+	else if (!LWLockConditionalAcquire(&view->desc->lock, LW_EXCLUSIVE))
+		return false;
+#endif
 	LWLockAcquire(&view->bucket->lock, LW_EXCLUSIVE);
 	if ((shared || cb_view_lists_alone(view, chunk)) &&
 		cb_load_acquire(&chunk->chunk.holders) == chunk->nlists + 1 &&

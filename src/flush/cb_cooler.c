@@ -108,13 +108,13 @@ cb_cooler_begin(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold,
 	bool		found;
 	int64		ms;
 
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 	found = desc->attach_id == attach_id;
 	leaf = desc->cool_leaf;
 	cooler->since = desc->cool_since;
 	cooler->run = desc->cool_run;
 	ms = TimestampDifferenceMilliseconds(desc->cooled_at, now);
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&desc->publish);
 	if (!found)
 		return false;
 
@@ -153,7 +153,7 @@ static void
 cb_cooler_end(CbDesc *desc, uint64 attach_id, const CbCooler *cooler,
 			  const CbCoolRange *range)
 {
-	LWLockAcquire(&desc->lock, LW_EXCLUSIVE);
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
 	if (desc->attach_id == attach_id)
 	{
 		desc->cool_leaf = range->done ? 0 : range->leaf;
@@ -162,7 +162,7 @@ cb_cooler_end(CbDesc *desc, uint64 attach_id, const CbCooler *cooler,
 		desc->cooled_at = GetCurrentTimestamp();
 		cb_cooler_put_off(desc, range->done ? cb_cooler_rest_ms() : CB_COOLER_PAUSE_MS);
 	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&desc->publish);
 }
 
 /* One pass; the table is locked. */

@@ -377,7 +377,7 @@ cb_launcher_due_bucket(CbDesc *desc, TimestampTz now)
 
 	if (desc->state != CB_DESC_ATTACHED)	/* a look without its lock */
 		return CB_NONE;
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	if (desc->state == CB_DESC_ATTACHED && desc->nbuckets > 0 &&
 		(cb_load_relaxed(&desc->tail) < desc->from ||
 		 cb_cooler_is_due(desc, now)))

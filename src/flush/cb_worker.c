@@ -301,7 +301,7 @@ cb_worker_identify(const CbRequest *request, CbTarget *target)
 	if (number >= cb_pool->ndescs)
 		return false;
 	desc = &cb_pool_descs[number];
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	found = desc->state == CB_DESC_ATTACHED && bucket->desc == number;
 	target->desc = desc;
 	target->attach_id = desc->attach_id;

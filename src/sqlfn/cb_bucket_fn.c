@@ -150,7 +150,10 @@ static bool
 cb_bucket_fn_copy_desc(CbDesc *desc, CbDescRow *row, uint32 *seen)
 {
 	memset(row, 0, sizeof(CbDescRow));
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+	row->head = desc->head;
+	cb_desc_share(desc);
+	LWLockRelease(&desc->publish);
 	if (desc->state != CB_DESC_ATTACHED)
 	{
 		LWLockRelease(&desc->lock);
@@ -162,9 +165,6 @@ cb_bucket_fn_copy_desc(CbDesc *desc, CbDescRow *row, uint32 *seen)
 	row->from = desc->from;
 	row->attached_at = desc->attached_at;
 
-	LWLockAcquire(&desc->publish, LW_SHARED);
-	row->head = desc->head;
-	LWLockRelease(&desc->publish);
 	row->tail = cb_load_acquire(&desc->tail);
 
 	for (uint32 i = 0; i < desc->nbuckets; i++)
@@ -249,7 +249,7 @@ cb_bucket_fn_copy_buckets(CbDesc *desc, Relation rel, CbBucketRow *rows)
 {
 	int			n = 0;
 
-	LWLockAcquire(&desc->lock, LW_SHARED);
+	cb_desc_share(desc);
 	if (desc->state == CB_DESC_ATTACHED && cb_desc_is_current(desc, rel))
 	{
 		for (uint32 i = 0; i < desc->nbuckets; i++)

@@ -166,6 +166,7 @@ inline std::vector<Broken> all_rules()
 		{"free-by-unlinker", "b-room", "only the flusher frees: never if a scan has it pinned", FREE_ONCE, '4'},
 		{"sort-pinned", "b-sort", "order written while a scan has the chunk pinned", SORT_PINNED, '6'},
 		{"sort-listed", "b-bothscan", "order written under the lock of one of two buckets", SORT_LISTED, '6'},
+		{"seal-unshared", "b-bothscan", "chunks sealed without the descriptor's lock", SEAL_UNSHARED, '6'},
 		{"attach-unlocked", "b-sweep", "attach without LockPage(1) while a sweep runs", ATTACH_NOLOCK, 0},
 		{"sweep-to-head", "b-reuse", "a sweep of an attached index goes to the head", SWEEP_TO_HEAD, 0},
 		{"v-first", "b-sweep", "V is read before [tail, from) is swept", V_FIRST, 0},

@@ -166,10 +166,10 @@ inline void Model::publish(const State &s, int i, Steps &out) const
 			p.pc = P_APPEND;
 			return push(out, n, i, "generation read, after the descriptor");
 		case P_APPEND:
-			if (s.publishing)
-				return;
 			if (p.id)
 				return publish_attached(s, i, out);
+			if (lane_held(s))
+				return;
 			if (p.gen != s.gen && !off(NO_GEN))
 			{
 				p.pc = P_LOOK;
@@ -211,13 +211,13 @@ inline bool Model::find_room(State &n, u8 batch, int routed) const
 	return true;
 }
 
-/* descriptor shared, publish lock, lane: all three until the last fill */
+/* publish lock and lane, both until the last fill; no lock of the descriptor */
 inline void Model::publish_attached(const State &s, int i, Steps &out) const
 {
 	State		n = s;
 	Proc	   &p = n.p[i];
 
-	if (s.excl)
+	if (s.publishing)
 		return;
 	if (!s.d.attached || s.d.id != p.id || (s.d.layout != p.layout && !off(NO_LAYOUT)))
 	{
@@ -229,10 +229,9 @@ inline void Model::publish_attached(const State &s, int i, Steps &out) const
 		return no_room(s, i, out);
 	append(n, p.batch);
 	n.publishing = (u8) (i + 1);
-	n.shared |= 1 << i;
 	p.todo = p.batch;
 	p.pc = P_FILL;
-	push(out, n, i, "descriptor, publish and lane locked: appended (WAL)");
+	push(out, n, i, "publish and lane locked: appended (WAL)");
 }
 
 /* helps, where there is a chunk to flush, or goes to the tree */
@@ -276,7 +275,6 @@ inline void Model::fill(const State &s, int i, Steps &out) const
 		return push(out, n, i, "entries copied into a bucket");
 	n.d.head = n.head;
 	n.publishing = 0;
-	n.shared &= ~(1 << i);
 	p.id = p.gen = p.layout = p.bkt = 0;
 	p.pc = P_COMMIT;
 	push(out, n, i, "entries copied into the bucket, head moved, all unlocked");
@@ -309,7 +307,7 @@ inline void Model::flush(const State &s, int i, Steps &out) const
 	switch (p.pc)
 	{
 		case F_TAKE:
-			if (s.excl || (s.publishing && !off(SEAL_NOLOCK)))
+			if ((s.excl && !off(SEAL_UNSHARED)) || (s.publishing && !off(SEAL_NOLOCK)))
 				return;
 			for (int b = 0; b < s.d.nbuckets; b++)
 				take(s, i, b, out);
@@ -424,30 +422,28 @@ inline void Model::attach(const State &s, int i, Steps &out) const
 			p.pc = AT_GEN;
 			return push(out, n, i, "LockPage(1) taken, to attach");
 		case AT_GEN:
-			if (s.excl || s.shared)
+			if (s.excl || s.shared || s.publishing)
 				return;
 			p.pc = AT_UNLOCK;
 			if (s.d.attached)
 				return push(out, n, i, "attached by another");
-			n.excl = (u8) (i + 1);
+			n.excl = n.publishing = (u8) (i + 1);
 			p.pc = AT_LANE;
 			if (!off(GEN_LATE))
 				n.gen++;
-			return push(out, n, i, "descriptor locked, generation bumped");
+			return push(out, n, i, "publish and descriptor locked, generation bumped");
 		case AT_LANE:
-			if (s.publishing)
-				return;
 			n.d.attached = 1;
 			n.d.id = ++n.ids;
 			n.d.from = n.d.head = s.head;
 			n.d.nbuckets = nbuckets;
 			n.d.layout++;
-			n.excl = off(GEN_LATE) ? n.excl : 0;
+			n.excl = n.publishing = off(GEN_LATE) ? n.excl : 0;
 			p.pc = off(GEN_LATE) ? AT_LATE : AT_UNLOCK;
 			return push(out, n, i, "lane locked: from := head, attached; unlocked");
 		case AT_LATE:
 			n.gen++;
-			n.excl = 0;
+			n.excl = n.publishing = 0;
 			p.pc = AT_UNLOCK;
 			return push(out, n, i, "generation bumped after the lane");
 		case AT_UNLOCK:
@@ -533,7 +529,7 @@ inline void Model::sweep(const State &s, int i, Steps &out) const
 			p.pc = D_READ;
 			return push(out, n, i, p.id ? "descriptor: attached, sweeps to from" : "descriptor: not attached, sweeps to the head");
 		case D_READ:
-			if (s.publishing && !p.bound)
+			if (lane_held(s) && !p.bound)
 				return;
 			p.bound = p.bound ? p.bound : s.head;
 			n.left_out |= journal(s, s.tail, p.bound) & p.dead;
@@ -641,13 +637,13 @@ inline void Model::vacuum(const State &s, int i, Steps &out) const
 	}
 }
 
-/* ---------- drop, split, merge: descriptor exclusive ---------- */
+/* ---------- drop, split, merge: publish lock, descriptor exclusive ---------- */
 
 inline void Model::drop(const State &s, int i, Steps &out) const
 {
 	State		n = s;
 
-	if (s.shared || s.excl)
+	if (s.shared || s.excl || s.publishing)
 		return;
 	finish(n.p[i], i);
 	for (auto &c : s.c)
@@ -666,7 +662,7 @@ inline void Model::split(const State &s, int i, Steps &out) const
 {
 	State		n = s;
 
-	if (s.shared || s.excl)
+	if (s.shared || s.excl || s.publishing)
 		return;
 	finish(n.p[i], i);
 	if (s.d.nbuckets != 1)
@@ -688,7 +684,7 @@ inline void Model::merge(const State &s, int i, Steps &out) const
 {
 	State		n = s;
 
-	if (s.shared || s.excl)
+	if (s.shared || s.excl || s.publishing)
 		return;
 	finish(n.p[i], i);
 	if (s.d.nbuckets != 2)
@@ -714,6 +710,7 @@ inline void Model::sort(const State &s, int i, Steps &out) const
 	{
 		n.d.locked[p.bkt] = 0;
 		n.shared &= ~(1 << i);
+		n.excl = s.excl == i + 1 ? 0 : s.excl;
 		for (int c = 0; c < NCHUNK; c++)
 			if (p.own >> c & 1)
 				n.c[c].torn = 0;
@@ -729,11 +726,14 @@ inline void Model::sort(const State &s, int i, Steps &out) const
 
 			if (!(s.d.list[b] >> c & 1) || s.d.locked[b] || !s.c[c].n)
 				continue;
-			if ((lists > 1 && !off(SORT_LISTED)) || (s.c[c].holders > lists && !off(SORT_PINNED)))
+			if ((lists > 1 && s.shared && !off(SORT_LISTED)) || (s.c[c].holders > lists && !off(SORT_PINNED)))
 				continue;
 			n = s;
 			n.d.locked[b] = (u8) (i + 1);
-			n.shared |= 1 << i;
+			if (lists > 1 && !off(SORT_LISTED))
+				n.excl = (u8) (i + 1);
+			else
+				n.shared |= 1 << i;
 			n.c[c].torn = 1;
 			p.own = (u8) (1 << c);
 			p.bkt = (u8) b;
@@ -878,7 +878,7 @@ inline void Model::error(const State &s, int i, Steps &out) const
 	Proc	   &p = n.p[i];
 	char		op = procs[i].script[p.op];
 
-	if ((s.shared >> i & 1) || s.excl == i + 1 || p.pc == P_LOOK || p.round > 1)
+	if ((s.shared >> i & 1) || s.excl == i + 1 || s.publishing == i + 1 || p.pc == P_LOOK || p.round > 1)
 		return;
 	if (!off(KEEP_OWNER))
 		disown(n, i);

@@ -9,8 +9,9 @@
  * A process runs a script, one letter an operation (see Op).  One step is what
  * is done under one exclusive lock, or one WAL record; locks that are held over
  * several steps are in the state: the descriptor's lock (shared by a set, or
- * exclusive), the publish lock together with the lane, a bucket's lock, and
- * LockPage(index, 1).
+ * exclusive), the publish lock, a bucket's lock, and LockPage(index, 1).  Who
+ * holds the publish lock holds the lane as well, unless he attaches: he has the
+ * descriptor's lock until he takes it.
  */
 #pragma once
 #include "explore.hpp"
@@ -58,7 +59,7 @@ struct State
 	Desc		d;
 	u8			gen, ids;		/* what an attach bumps; the last id given */
 	u8			shared, excl;	/* descriptor's lock: a set; process + 1 */
-	u8			publishing;		/* publish lock and lane held by, + 1 */
+	u8			publishing;		/* publish lock held by, + 1 */
 	u8			sweeper;		/* LockPage(index, 1) held by, + 1 */
 	u8			crashes, err;
 	Proc		p[NPROC];
@@ -90,7 +91,8 @@ enum Rule : u32
 	SORT_LISTED = 1 << 18, FREE_ONCE = 1 << 19, KEEP_OWNER = 1 << 20,
 	NO_CUT = 1 << 21, DRAIN_ONCE = 1 << 22, SWEEP_TO_HEAD = 1 << 23,
 	OWNER_WAITS = 1 << 24, OWNER_BLIND = 1 << 25, V_FIRST = 1 << 26,
-	TAIL_FIRST = 1 << 27, UNLINK_ONE = 1 << 28, GEN_SECOND = 1 << 29
+	TAIL_FIRST = 1 << 27, UNLINK_ONE = 1 << 28, GEN_SECOND = 1 << 29,
+	SEAL_UNSHARED = 1 << 30
 };
 
 enum Err : u8 { OK, E_MISSED, E_STALE, E_TWICE, E_GARBAGE, E_TORN, E_TRUNCATED, E_POSITIONS };
@@ -193,6 +195,7 @@ inline u8 items_of(const State &s, u8 chunks)
 inline int bucket_for(const State &s, u8 key) { return s.d.nbuckets == 2 && key >= FENCE_KEY; }
 inline u8 low_of(const State &s, int b) { return s.d.nbuckets == 2 && b ? (u8) FENCE_KEY : 0; }
 inline u8 high_of(const State &s, int b) { return s.d.nbuckets == 2 && !b ? (u8) FENCE_KEY : (u8) END_KEY; }
+inline bool lane_held(const State &s) { return s.publishing && s.publishing != s.excl; }
 inline u8 linked(const State &s) { return s.d.list[0] | s.d.list[1]; }
 
 /* ---------- what must hold ---------- */
