@@ -20,6 +20,7 @@ import confine
 import data
 import drive
 import report
+import work_crowd
 import work_ingest
 import work_reads
 import work_tight
@@ -28,7 +29,7 @@ from server import Env
 
 CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
            work_reads.Mixed, work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
-           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size,
+           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
            work_tight.Ingest, work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 
@@ -188,7 +189,7 @@ def arguments():
     parser = argparse.ArgumentParser(
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         description=__doc__ + "\n".join(
-            m.__doc__ for m in (work_ingest, work_reads, work_upkeep, work_tight)))
+            m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep, work_tight)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
         "alone; `all` for the whole matrix; default: " + " ".join(DEFAULT))
