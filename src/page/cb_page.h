@@ -188,13 +188,14 @@ typedef struct CbJournalHeader
 /* ---------- deleted page ---------- */
 
 /*
- * A page that has left the tree, by tree/cb_unlink.c.  It keeps its level and
+ * A page that has left the tree, by tree/cb_unlink.c, or was one of a run.  It keeps its level and
  * its right link, for those who still come to it: the page that this leads to
  * has taken over its range of keys.  It is no leaf or internal page any more.
  */
 typedef struct CbDeletedPageData
 {
-	FullTransactionId safexid;	/* reusable once no snapshot can hold it */
+	FullTransactionId safexid;	/* reusable once no snapshot can hold it; 0: at
+								 * once, also on standbys */
 } CbDeletedPageData;
 
 #define CbPageGetDeleted(page) ((CbDeletedPageData *) PageGetContents(page))

@@ -279,19 +279,25 @@ cb_redo_retire(XLogReaderState *record)
 
 /* ---------- freeing ---------- */
 
-/* Can nobody be reading the pages of a run that was retired then? */
+/*
+ * Can nobody be reading the pages of a run that was retired then?  heap: the
+ * table, whose horizon it is; NULL: that of all databases and slots serves.
+ */
 static bool
-cb_range_is_past(FullTransactionId safexid)
+cb_range_is_past(Relation heap, FullTransactionId safexid)
 {
 #ifdef CB_MUTATE_A11_RUNHORIZON
 	return true;
 #endif
-	return GlobalVisCheckRemovableFullXid(NULL, safexid);
+#ifdef CB_MUTATE_A11_RUNTABLE
+	heap = NULL;
+#endif
+	return GlobalVisCheckRemovableFullXid(heap, safexid);
 }
 
 /* A retired run of the page whose pages may be freed, or InvalidOffsetNumber. */
 static OffsetNumber
-cb_range_find_past(Page page)
+cb_range_find_past(Relation heap, Page page)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
@@ -299,10 +305,17 @@ cb_range_find_past(Page page)
 	{
 		CbRunItem  *item = CbRangeGetRun(page, off);
 
-		if (!CbRunIsLive(item) && cb_range_is_past(item->safexid))
+		if (!CbRunIsLive(item) && cb_range_is_past(heap, item->safexid))
 			return off;
 	}
 	return InvalidOffsetNumber;
+}
+
+/* A page of a run becomes a free one: no link to it is left. */
+static void
+cb_run_free_page(Page page)
+{
+	cb_page_init_deleted(page, 0, InvalidBlockNumber, InvalidFullTransactionId);
 }
 
 static void
@@ -338,8 +351,7 @@ cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
 	START_CRIT_SECTION();
 	for (int i = 0; i < item.npages; i++)
 	{
-		cb_page_init_deleted(BufferGetPage(bufs[i]), 0, InvalidBlockNumber,
-							 item.safexid);
+		cb_run_free_page(BufferGetPage(bufs[i]));
 		MarkBufferDirty(bufs[i]);
 	}
 	PageIndexTupleDelete(BufferGetPage(range), off);
@@ -370,7 +382,7 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 
 /* Frees one retired run of the range, if there is one that can be. */
 static bool
-cb_range_free_one(Relation rel, BlockNumber blkno)
+cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 {
 	Buffer		range = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
 	BlockNumber pages[CB_RUN_MAX_PAGES];
@@ -378,7 +390,7 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 	OffsetNumber off;
 	CbRunItem	item = {0};
 
-	off = cb_range_find_past(BufferGetPage(range));
+	off = cb_range_find_past(heap, BufferGetPage(range));
 	if (off != InvalidOffsetNumber)
 		item = *CbRangeGetRun(BufferGetPage(range), off);
 	LockBuffer(range, BUFFER_LOCK_UNLOCK);
@@ -413,8 +425,11 @@ cb_range_free_one(Relation rel, BlockNumber blkno)
 void
 cb_range_free_retired(Relation rel, BlockNumber range)
 {
-	while (cb_range_free_one(rel, range))
+	Relation	heap = cb_tree_open_table(rel);
+
+	while (cb_range_free_one(rel, heap, range))
 		CHECK_FOR_INTERRUPTS();
+	cb_tree_close_table(heap);
 }
 
 /*
@@ -448,8 +463,7 @@ cb_redo_run_free(XLogReaderState *record)
 	for (int i = 1; i <= xlrec.npages; i++)
 	{
 		buf = XLogInitBufferForRedo(record, i);
-		cb_page_init_deleted(BufferGetPage(buf), 0, InvalidBlockNumber,
-							 xlrec.safexid);
+		cb_run_free_page(BufferGetPage(buf));
 		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
 		MarkBufferDirty(buf);
 		UnlockReleaseBuffer(buf);

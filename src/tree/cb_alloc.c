@@ -9,7 +9,8 @@
  *
  * A deleted page of the tree is free once nobody can hold a link to it any
  * more (see cb_unlink.c).  On a standby somebody still can: there the record
- * of the reuse ends the queries whose snapshots are that old.
+ * of the reuse ends the queries whose snapshots are that old.  A page that was
+ * one of a run is free at once.
  *
  * A crash takes pages out of the map: those that were put into it after they
  * were freed in WAL, and those that were taken and not used.  A standby has no
@@ -74,8 +75,9 @@ cb_alloc_log_reuse(Relation rel, Buffer buf)
 #ifdef CB_MUTATE_A11_CONFLICT
 	return;
 #endif
-	if (PageIsNew(page) || !CbPageIsGone(page) || !RelationNeedsWAL(rel) ||
-		!XLogStandbyInfoActive())
+	if (PageIsNew(page) || !CbPageIsGone(page) ||
+		!FullTransactionIdIsValid(CbPageGetDeleted(page)->safexid) ||
+		!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())
 		return;
 	xlrec.safexid = CbPageGetDeleted(page)->safexid;
 	xlrec.node = rel->rd_node;

@@ -102,31 +102,45 @@ typedef struct CbChurn
 
 /* ---------- the table ---------- */
 
+Relation
+cb_tree_open_table(Relation index)
+{
+	Oid			heapoid = index->rd_index->indrelid;
+	Relation	heap;
+
+	if (!ConditionalLockRelationOid(heapoid, AccessShareLock))
+		return NULL;
+	heap = try_relation_open(heapoid, NoLock);
+	if (heap == NULL)
+		UnlockRelationOid(heapoid, AccessShareLock);
+	return heap;
+}
+
+void
+cb_tree_close_table(Relation heap)
+{
+	if (heap != NULL)
+		relation_close(heap, AccessShareLock);
+}
+
 void
 cb_churn_begin(CbKeyDesc *kd, bool churn)
 {
 	Form_pg_index index = kd->rel->rd_index;
-	Oid			heapoid = index->indrelid;
 
 	/* VACUUM passes over an index that is being dropped */
 #ifndef CB_MUTATE_U6_DROPPED
 	if (!index->indisready || !index->indislive)
 		return;
 #endif
-	/* whoever inserts has the lock; a worker does not wait for it (B1) */
-	if (!ConditionalLockRelationOid(heapoid, AccessShareLock))
-		return;
-	kd->heap = try_relation_open(heapoid, NoLock);
+	kd->heap = cb_tree_open_table(kd->rel);
 	kd->churn = churn;
-	if (kd->heap == NULL)
-		UnlockRelationOid(heapoid, AccessShareLock);
 }
 
 void
 cb_churn_end(CbKeyDesc *kd)
 {
-	if (kd->heap != NULL)
-		relation_close(kd->heap, AccessShareLock);
+	cb_tree_close_table(kd->heap);
 	kd->heap = NULL;
 }
 

@@ -192,6 +192,13 @@ extern void cb_redo_insert(XLogReaderState *record);
 /* cb_churn.c */
 
 /*
+ * The table of an index, which is locked; NULL: the table's lock cannot be had at
+ * once.  Whoever inserts has it; a worker does not wait for it (B1).
+ */
+extern Relation cb_tree_open_table(Relation index);
+extern void cb_tree_close_table(Relation heap);
+
+/*
  * Lets applies with this description ask the table for dead entries, if its
  * lock can be had at once; churn: new entries are likely to be new versions of
  * rows.  The index is locked.  To be undone by cb_churn_end(), or an error.
