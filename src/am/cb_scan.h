@@ -131,6 +131,7 @@ typedef struct CbScanRanges
 	MemoryContext cxt;			/* of the bounds in state */
 	bool		known;			/* is there something in state? */
 	CbRangeState state;			/* of the range page last read */
+	CbRunWatch	watch;			/* of its runs, if the scan began in recovery */
 	int			nwanted;		/* runs that this window has to read, ... */
 	int			wanted[CB_RANGE_MAX_RUNS];	/* ... by number in state */
 	CbRunCursor *cursors[CB_RANGE_MAX_RUNS];	/* of state's runs, or NULL */
@@ -221,6 +222,7 @@ extern void cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir);
 extern int	cb_window_prefetch_runs(CbScanOpaque so, int first,
 									const CbCut *cut, ScanDirection dir);
 extern void cb_window_forget_ranges(CbScanOpaque so);
+extern bool cb_window_lost_run(CbScanOpaque so);
 
 /* cb_kill.c */
 extern void cb_kill_items(IndexScanDesc scan);

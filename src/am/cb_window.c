@@ -13,6 +13,9 @@
  * Where the upper levels have nothing, the first window of a scan, which is
  * short, is read from the leaf itself under its lock.
  *
+ * In recovery a run of an upper level can be given up before it is read: then all
+ * three are done again (cb_window_range.c).
+ *
  * An entry moves from an upper level to a lower one only, and is readable
  * below before it goes above, so this order of reading cannot miss it; an
  * entry that is seen twice is returned once, as the leaf's.  The window is
@@ -954,9 +957,9 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	return more;
 }
 
-/* Reads the window that starts at so->pos; the scan has left the last one. */
-static void
-cb_window_read(IndexScanDesc scan, ScanDirection dir)
+/* Reads the levels for the window; returns as cb_window_read_levels(). */
+static bool
+cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
@@ -980,6 +983,34 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(oldcxt);
+	return more;
+}
+
+/* Drops what was read of the window. */
+static void
+cb_window_discard(CbWindow *window)
+{
+	if (BufferIsValid(window->buf))
+		ReleaseBuffer(window->buf);
+	window->buf = InvalidBuffer;
+	window->valid = false;
+}
+
+/* Reads the window that starts at so->pos; the scan has left the last one. */
+static void
+cb_window_read(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	bool		more = cb_window_try_read(scan, dir);
+
+	while (cb_window_lost_run(so))
+	{
+		cb_window_discard(window);
+		CHECK_FOR_INTERRUPTS();
+		CB_TEST_POINT("scan-run-lost");
+		more = cb_window_try_read(scan, dir);
+	}
 
 	if (ScanDirectionIsForward(dir))
 	{

@@ -7,6 +7,11 @@
  * the leaf: the runs that it lists are read later, as nobody gives up their
  * pages while a snapshot from before their retirement is held (cb_range.h).
  *
+ * In recovery they may be given up all the same.  A scan that began there finds
+ * out when it comes to such a page, and reads the window again from its start: the
+ * range page does not list the run any more, and the leaf, which is read after it,
+ * has the run's entries.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -52,6 +57,17 @@ cb_window_make_ranges(CbScanOpaque so)
 	return ranges;
 }
 
+/* Forgets what has been read of runs. */
+static void
+cb_window_forget_runs(CbScanRanges *ranges)
+{
+	for (int i = 0; i < CB_RANGE_MAX_RUNS; i++)
+	{
+		if (ranges->cursors[i] != NULL)
+			cb_run_open(ranges->cursors[i], &(CbRunItem) {0}, NULL);
+	}
+}
+
 /* The next scan may have another snapshot: it begins to look anew. */
 void
 cb_window_forget_ranges(CbScanOpaque so)
@@ -59,11 +75,14 @@ cb_window_forget_ranges(CbScanOpaque so)
 	if (so->ranges == NULL)
 		return;
 	so->ranges->known = false;
-	for (int i = 0; i < CB_RANGE_MAX_RUNS; i++)
-	{
-		if (so->ranges->cursors[i] != NULL)
-			cb_run_open(so->ranges->cursors[i], &(CbRunItem) {0});
-	}
+	cb_window_forget_runs(so->ranges);
+}
+
+/* Has a run been given up that the window was to read? */
+bool
+cb_window_lost_run(CbScanOpaque so)
+{
+	return so->in_range && so->ranges->watch.lost;
 }
 
 /* A range page that does not begin right of the scan's place, if one is known. */
@@ -82,10 +101,14 @@ cb_window_range_hint(CbScanOpaque so, ScanDirection dir)
 	return InvalidBlockNumber;
 }
 
-/* Takes down the range page, which is locked, unless it has not changed. */
+/*
+ * Takes down the range page, which is locked, unless it has not changed.  In
+ * recovery a run that it lists now can be another one in the same pages.
+ */
 static void
-cb_window_read_range(CbScanOpaque so, Buffer buf)
+cb_window_read_range(IndexScanDesc scan, Buffer buf)
 {
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanRanges *ranges = so->ranges;
 	CbRangeState *state = &ranges->state;
 	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
@@ -95,18 +118,21 @@ cb_window_read_range(CbScanOpaque so, Buffer buf)
 		state->lsn == lsn && RelationNeedsWAL(so->kd.rel))
 		return;
 	ranges->known = false;
+	if (scan->xactStartedInRecovery)
+		cb_window_forget_runs(ranges);
 	MemoryContextReset(ranges->cxt);
 	oldcxt = MemoryContextSwitchTo(ranges->cxt);
 	cb_range_read(so->kd.rel, BufferGetPage(buf), state);
 	MemoryContextSwitchTo(oldcxt);
 	state->blkno = BufferGetBlockNumber(buf);
 	state->lsn = lsn;
+	ranges->watch = (CbRunWatch) {.range = state->blkno,.lsn = lsn};
 	ranges->known = true;
 }
 
 /* Makes cursors[i] one for run i, with what it may have read of it before. */
 static void
-cb_window_set_cursor(CbScanOpaque so, int i)
+cb_window_set_cursor(CbScanOpaque so, int i, CbRunWatch *watch)
 {
 	CbScanRanges *ranges = so->ranges;
 	const CbRunItem *item = &ranges->state.runs[i];
@@ -124,7 +150,7 @@ cb_window_set_cursor(CbScanOpaque so, int i)
 	}
 	if (ranges->cursors[i] == NULL)
 		ranges->cursors[i] = MemoryContextAlloc(so->cxt, sizeof(CbRunCursor));
-	cb_run_open(ranges->cursors[i], item);
+	cb_run_open(ranges->cursors[i], item, watch);
 }
 
 void
@@ -133,6 +159,7 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	BlockNumber root = cb_window_range_root(so);
 	CbScanRanges *ranges;
+	CbRunWatch *watch;
 	Buffer		buf;
 
 	so->in_range = root != 0;
@@ -143,17 +170,19 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	ranges = so->ranges;
 	buf = cb_range_find(&so->kd, root, &so->pos.cut, dir, BUFFER_LOCK_SHARE,
 						cb_window_range_hint(so, dir), scan->xs_snapshot);
-	cb_window_read_range(so, buf);
+	cb_window_read_range(scan, buf);
 	UnlockReleaseBuffer(buf);
+	CB_TEST_POINT("scan-range-copied");
 
+	watch = scan->xactStartedInRecovery ? &ranges->watch : NULL;
 	ranges->nwanted = 0;
 	for (int i = 0; i < ranges->state.nruns; i++)
 	{
 		if (so->view.has_hash &&
 			!cb_run_may_hold(scan->indexRelation, &ranges->state.runs[i],
-							 so->view.hash))
+							 so->view.hash, watch))
 			continue;
-		cb_window_set_cursor(so, i);
+		cb_window_set_cursor(so, i, watch);
 		ranges->wanted[ranges->nwanted++] = i;
 	}
 

@@ -15,6 +15,8 @@
  *	b) The pages of a retired run keep their contents until no snapshot from
  *	   before its retirement is left (RUN_FREE); so a scan that has copied the
  *	   items of a range page may read the runs at any time, without pins.
+ *	   Snapshots of standbys do not count: a scan that began in recovery watches
+ *	   whether a page is that of the run still (CbRunWatch).
  *	c) A range page covers what it has covered from the first, or loses its
  *	   right part, while it lists no live run, to a new page to its right; none
  *	   is ever deleted.  So a run lies in one range, and a place where a range
@@ -100,11 +102,30 @@ extern void cb_redo_spill(XLogReaderState *record);
 
 /* ---------- cb_run_read.c ---------- */
 
-/* reads one run, page by page */
+/* tells a reader in recovery that the pages of a run have been given up */
+typedef struct CbRunWatch
+{
+	BlockNumber range;			/* the range page whose items were copied, ... */
+	XLogRecPtr	lsn;			/* ... as it was then */
+	bool		lost;			/* out: a run that it listed is gone */
+} CbRunWatch;
+
+/*
+ * Is a page of a run, which was read because the range page listed it, another
+ * one by now?  The page is a copy, or share-locked; the range page is share-locked
+ * for a moment.
+ */
+extern bool cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page);
+
+/*
+ * Reads one run, page by page.  If it is lost it has no entries from there on,
+ * and what it had is in the leaves.
+ */
 typedef struct CbRunCursor
 {
 	CbRunItem	item;
-	int			npages;			/* data pages; 0: not known yet */
+	CbRunWatch *watch;			/* NULL: the run cannot be given up */
+	int			npages;			/* data pages; 0: not known yet, or lost */
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	int			at;				/* the one in the copy, -1: none */
 	int			ahead_of;		/* the one whose next was asked for, -1: none */
@@ -113,10 +134,15 @@ typedef struct CbRunCursor
 	PGAlignedBlock copy;
 } CbRunCursor;
 
-extern void cb_run_open(CbRunCursor *cursor, const CbRunItem *item);
+extern void cb_run_open(CbRunCursor *cursor, const CbRunItem *item,
+						CbRunWatch *watch);
 
-/* May the run hold entries with this hash of their first column? */
-extern bool cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash);
+/*
+ * May the run hold entries with this hash of their first column?  watch: as of a
+ * cursor.
+ */
+extern bool cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
+							CbRunWatch *watch);
 
 /*
  * Goes to the data page with the first entry right of the cut [last left of

@@ -21,7 +21,6 @@
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "storage/lmgr.h"
-#include "storage/standby.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
@@ -137,7 +136,7 @@ cb_range_add_run(CbRangeMerge *merge, const CbRunItem *item)
 	Relation	rel = merge->kd->rel;
 	CbCut		cut = {.kind = CB_CUT_MIN};
 
-	cb_run_open(&merge->cursor, item);
+	cb_run_open(&merge->cursor, item, NULL);
 	(void) cb_run_seek(merge->kd, &merge->cursor, &cut, ForwardScanDirection);
 	do
 	{
@@ -342,8 +341,7 @@ static void
 cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
 {
 	CbRunItem	item = *CbRangeGetRun(BufferGetPage(range), off);
-	xl_cb_run_free xlrec = {.safexid = item.safexid, .offset = off,
-	.npages = item.npages};
+	xl_cb_run_free xlrec = {.offset = off, .npages = item.npages};
 
 	if (RelationNeedsWAL(rel))
 		XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 2);
@@ -434,7 +432,8 @@ cb_range_free_retired(Relation rel, BlockNumber range)
 
 /*
  * Redo of XLOG_CB_RUN_FREE.  The range page first: who copies its items after
- * that finds no way to the run, and older snapshots are gone.
+ * that finds no way to the run, and who did before, and comes to a page that has
+ * changed, sees that the range page has changed (cb_run_is_lost).
  */
 void
 cb_redo_run_free(XLogReaderState *record)
@@ -443,15 +442,6 @@ cb_redo_run_free(XLogReaderState *record)
 	Buffer		buf;
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
-#ifndef CB_MUTATE_A11_RUNCONFLICT
-	if (InHotStandby)
-	{
-		RelFileNode node;
-
-		XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
-		ResolveRecoveryConflictWithSnapshotFullXid(xlrec.safexid, node);
-	}
-#endif
 	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
 	{
 		PageIndexTupleDelete(BufferGetPage(buf), xlrec.offset);

@@ -7,6 +7,13 @@
  * range page (cb_range.h), so each is copied under its share lock and read
  * without.  What is not a page of a run is damage.
  *
+ * In recovery they may change: the primary does not know of a standby's
+ * snapshots.  Then the page has a later LSN than the range page had when it
+ * listed the run, since the run was retired in between.  A copy of the whole
+ * file gives pages later LSNs as well, but leaves the range page as it is
+ * afterwards; so a page is another one's only if the range page has changed,
+ * too.  The range page loses the run's item before the run's pages change.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -38,9 +45,32 @@ cb_run_check_page(Relation rel, Buffer buf)
 		cb_run_report_corrupt(rel, blkno);
 }
 
-/* Reads and share-locks a page of a run. */
+bool
+cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page)
+{
+	Buffer		range;
+	bool		lost;
+
+#ifdef CB_MUTATE_A11_RUNLOST
+	return false;
+#endif
+	if (PageGetLSN(page) <= watch->lsn)
+		return false;
+#ifdef CB_MUTATE_A11_RUNCOPIED
+	watch->lost = true;
+	return true;
+#endif
+	range = ReadBuffer(rel, watch->range);
+	LockBuffer(range, BUFFER_LOCK_SHARE);
+	lost = PageGetLSN(BufferGetPage(range)) != watch->lsn;
+	UnlockReleaseBuffer(range);
+	watch->lost |= lost;
+	return lost;
+}
+
+/* Reads and share-locks a page of a run; InvalidBuffer: the run is lost. */
 static Buffer
-cb_run_read_page(Relation rel, BlockNumber blkno, int level)
+cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 {
 	Buffer		buf;
 
@@ -48,6 +78,11 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level)
 		cb_run_report_corrupt(rel, blkno);
 	buf = cb_ring_read(rel, blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	if (watch != NULL && cb_run_is_lost(rel, watch, BufferGetPage(buf)))
+	{
+		UnlockReleaseBuffer(buf);
+		return InvalidBuffer;
+	}
 	cb_run_check_page(rel, buf);
 	if (CbPageGetOpaque(BufferGetPage(buf))->level != level)
 		cb_run_report_corrupt(rel, blkno);
@@ -55,17 +90,28 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level)
 }
 
 void
-cb_run_open(CbRunCursor *cursor, const CbRunItem *item)
+cb_run_open(CbRunCursor *cursor, const CbRunItem *item, CbRunWatch *watch)
 {
 	cursor->item = *item;
+	cursor->watch = watch;
 	cursor->npages = 0;
 	cursor->at = -1;
 	cursor->ahead_of = -1;
 	cursor->nentries = 0;
 }
 
+/* Lets the cursor have no entries, as its run is lost. */
+static void
+cb_run_lose(CbRunCursor *cursor)
+{
+	cursor->npages = 0;
+	cursor->at = -1;
+	cursor->nentries = 0;
+}
+
 bool
-cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash)
+cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
+				CbRunWatch *watch)
 {
 	uint32		within;
 	int			filter = cb_run_filter_of(hash, item->nfilters, &within);
@@ -74,7 +120,10 @@ cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash)
 
 	if (item->nfilters == 0)
 		return true;
-	buf = cb_run_read_page(rel, item->filters[filter], CB_RUN_FILTER_LEVEL);
+	buf = cb_run_read_page(rel, item->filters[filter], CB_RUN_FILTER_LEVEL,
+						   watch);
+	if (!BufferIsValid(buf))
+		return false;
 	result = cb_run_filter_may_hold(BufferGetPage(buf), within);
 	UnlockReleaseBuffer(buf);
 	return result;
@@ -102,7 +151,8 @@ cb_run_note_pages(Relation rel, CbRunCursor *cursor, Page root)
 static void
 cb_run_read_root(Relation rel, CbRunCursor *cursor)
 {
-	Buffer		buf = cb_run_read_page(rel, cursor->item.root, CB_RUN_ROOT_LEVEL);
+	Buffer		buf = cb_run_read_page(rel, cursor->item.root, CB_RUN_ROOT_LEVEL,
+									   NULL);
 
 	cb_run_note_pages(rel, cursor, BufferGetPage(buf));
 	UnlockReleaseBuffer(buf);
@@ -130,7 +180,7 @@ cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
 	CbRunCursor *cursor = palloc(sizeof(CbRunCursor));
 	int			n;
 
-	cb_run_open(cursor, item);
+	cb_run_open(cursor, item, NULL);
 	cb_run_read_root(rel, cursor);
 	n = cursor->npages;
 	if (n + item->nfilters + 1 != item->npages)
@@ -145,17 +195,23 @@ cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
 
 /* ---------- data pages ---------- */
 
-/* Copies data page i and begins to read it. */
-static void
+/* Copies data page i and begins to read it.  False: the run is lost. */
+static bool
 cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 {
 	Page		page = (Page) cursor->copy.data;
 	Buffer		buf;
 
 	if (cursor->at == i)
-		return;
+		return true;
 	cursor->at = -1;
-	buf = cb_run_read_page(rel, cursor->pages[i], CB_RUN_DATA_LEVEL);
+	buf = cb_run_read_page(rel, cursor->pages[i], CB_RUN_DATA_LEVEL,
+						   cursor->watch);
+	if (!BufferIsValid(buf))
+	{
+		cb_run_lose(cursor);
+		return false;
+	}
 	memcpy(page, BufferGetPage(buf), BLCKSZ);
 	UnlockReleaseBuffer(buf);
 	if (!cb_leaf_open(&cursor->leaf, page))
@@ -165,6 +221,7 @@ cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 	if (cursor->nentries < 1 || cursor->nentries > CB_PACK_MAX_ENTRIES)
 		cb_run_report_corrupt(rel, cursor->pages[i]);
 	cursor->at = i;
+	return true;
 }
 
 IndexTuple
@@ -182,16 +239,22 @@ cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 	return itup;
 }
 
-/* The data page that the root names for the cut. */
+/* The data page that the root names for the cut; -1: the run is lost. */
 static int
 cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 			 ScanDirection dir)
 {
 	Buffer		buf = cb_run_read_page(kd->rel, cursor->item.root,
-									   CB_RUN_ROOT_LEVEL);
-	Page		page = BufferGetPage(buf);
+									   CB_RUN_ROOT_LEVEL, cursor->watch);
+	Page		page;
 	OffsetNumber off;
 
+	if (!BufferIsValid(buf))
+	{
+		cb_run_lose(cursor);
+		return -1;
+	}
+	page = BufferGetPage(buf);
 	cb_run_note_pages(kd->rel, cursor, page);
 	off = cb_tree_search_page(kd, cut, page, dir);
 	UnlockReleaseBuffer(buf);
@@ -237,7 +300,12 @@ cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 	int			left;
 
 	if (!cb_run_covers(kd, cursor, cut))
-		cb_run_load(kd->rel, cursor, cb_run_route(kd, cursor, cut, dir));
+	{
+		int			at = cb_run_route(kd, cursor, cut, dir);
+
+		if (at >= 0)
+			(void) cb_run_load(kd->rel, cursor, at);
+	}
 	left = cb_run_search(kd, cursor, cut);
 	return ScanDirectionIsForward(dir) ? left : left - 1;
 }
@@ -249,8 +317,8 @@ cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir)
 
 	if (next < 0 || next >= cursor->npages)
 		return false;
-	cb_run_load(rel, cursor, next);
-	return true;
+	CB_TEST_POINT("run-turn");
+	return cb_run_load(rel, cursor, next);
 }
 
 /* ---------- reading ahead ---------- */
@@ -278,6 +346,8 @@ cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
 		{
 			int			at = cb_run_route(kd, cursors[i], cut, dir);
 
+			if (at < 0)
+				return;
 			cb_run_prefetch_page(kd->rel, cursors[i]->pages[at]);
 			CB_TEST_POINT("run-read-ahead");
 		}

@@ -605,6 +605,8 @@ cb_verify_level(CbVerify *v)
 void
 cb_verify_free_links(CbVerifyLinks *links)
 {
+	if (links->children == NULL)
+		return;
 	for (int64 i = 0; i < links->n; i++)
 	{
 		if (links->separators[i])

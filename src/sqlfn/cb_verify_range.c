@@ -10,15 +10,19 @@
  * (range/cb_range.h).  So all of this holds while others write, but for two
  * things, which need strict: replay brings a new range page's downlink before
  * the right link that leads to it; and runs that had been retired before the
- * snapshot was taken can lose their pages at any time.
+ * snapshot was taken can lose their pages at any time.  In recovery any run can,
+ * once it has been retired: then it is left alone, as its entries are in the
+ * leaves, which are read later.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "base/cb_base.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
-#include "page/cb_range_page.h"
+#include "range/cb_range.h"
 #include "sqlfn/cb_verify.h"
 #include "utils/memutils.h"
 
@@ -28,6 +32,7 @@ typedef struct CbVerifyRange
 	IndexTuple	low;			/* NULL: minus infinity */
 	IndexTuple	high;			/* NULL: infinite */
 	BlockNumber next;
+	CbRunWatch	watch;			/* of its runs, in recovery */
 	int			nruns;			/* retired ones, too */
 	CbRunItem	runs[CB_RANGE_MAX_ITEMS];
 } CbVerifyRange;
@@ -36,6 +41,7 @@ typedef struct CbVerifyRange
 typedef struct CbVerifyRun
 {
 	CbRunItem	item;
+	CbRunWatch *watch;			/* NULL: its pages stay */
 	IndexTuple	low;			/* bounds of its range; NULL: none */
 	IndexTuple	high;
 	CbVerifyLinks links;		/* to its data pages */
@@ -47,14 +53,19 @@ typedef struct CbVerifyRun
 
 /* ---------- runs ---------- */
 
-/* Copies a page of a run, which the current page names, and checks its kind. */
-static void
-cb_verify_run_page(CbVerify *v, BlockNumber blkno, int level)
+/*
+ * Copies a page of a run, which the current page names, and checks its kind.
+ * False: the run is lost.
+ */
+static bool
+cb_verify_run_page(CbVerify *v, CbVerifyRun *run, BlockNumber blkno, int level)
 {
 	CbPageOpaque opaque;
 	uint16		packed = level == CB_RUN_DATA_LEVEL ? CBP_PACKED : 0;
 
 	cb_verify_read(v, blkno, v->blkno);
+	if (run->watch != NULL && cb_run_is_lost(v->rel, run->watch, v->page.data))
+		return false;
 	cb_verify_page_frame(v);
 	opaque = CbPageGetOpaque(v->page.data);
 	if ((opaque->flags & ~packed) != CBP_RUN || opaque->level != level ||
@@ -62,26 +73,30 @@ cb_verify_run_page(CbVerify *v, BlockNumber blkno, int level)
 		cb_verify_fail(v, "It is not a page of level %d of a run: flags %04X, level %u.",
 					   level, opaque->flags, opaque->level);
 	cb_verify_mark_seen(v);
+	return true;
 }
 
-static void
+static bool
 cb_verify_filter_page(CbVerify *v, CbVerifyRun *run, int i)
 {
-	cb_verify_run_page(v, run->item.filters[i], CB_RUN_FILTER_LEVEL);
+	if (!cb_verify_run_page(v, run, run->item.filters[i], CB_RUN_FILTER_LEVEL))
+		return false;
 	if (((PageHeader) v->page.data)->pd_lower !=
 		CB_RUN_FILTER_START + CB_RUN_FILTER_LINES * 64)
 		cb_verify_fail(v, "The filter has %u bytes.",
 					   ((PageHeader) v->page.data)->pd_lower);
 	run->filters[i] = v->page;
+	return true;
 }
 
 /* Checks the root, and takes its downlinks. */
-static void
+static bool
 cb_verify_run_root(CbVerify *v, CbVerifyRun *run)
 {
 	const CbRunItem *item = &run->item;
 
-	cb_verify_run_page(v, item->root, CB_RUN_ROOT_LEVEL);
+	if (!cb_verify_run_page(v, run, item->root, CB_RUN_ROOT_LEVEL))
+		return false;
 	cb_verify_line_pointers(v);
 	v->level = CB_RUN_ROOT_LEVEL;
 	cb_verify_list_items(v);
@@ -95,6 +110,7 @@ cb_verify_run_root(CbVerify *v, CbVerifyRun *run)
 		cb_verify_add_link(&run->links, BTreeTupleGetDownLink(v->items[i]),
 						   i == 0 ? NULL : v->items[i]);
 	}
+	return true;
 }
 
 /* Checks that the filters know an entry. */
@@ -135,14 +151,15 @@ cb_verify_run_entry(CbVerify *v, CbVerifyRun *run, int i, IndexTuple low,
 }
 
 /* Checks data page i. */
-static void
+static bool
 cb_verify_run_data(CbVerify *v, CbVerifyRun *run, int i)
 {
 	CbVerifyLinks *links = &run->links;
 	IndexTuple	high = i + 1 < links->n ? links->separators[i + 1] : NULL;
 
 	v->blkno = run->item.root;
-	cb_verify_run_page(v, links->children[i], CB_RUN_DATA_LEVEL);
+	if (!cb_verify_run_page(v, run, links->children[i], CB_RUN_DATA_LEVEL))
+		return false;
 	cb_verify_line_pointers(v);
 	v->level = CB_RUN_DATA_LEVEL;
 	cb_verify_list_items(v);
@@ -155,26 +172,31 @@ cb_verify_run_data(CbVerify *v, CbVerifyRun *run, int i)
 	run->nentries += v->nitems;
 	memcpy(run->lastbuf.data, run->last, IndexTupleSize(run->last));
 	run->last = (IndexTuple) run->lastbuf.data;
+	return true;
 }
 
-/* Checks a run that the range page, block from, lists. */
+/* Checks a run that the range page, block from, lists, as far as it is there. */
 static void
 cb_verify_run(CbVerify *v, CbVerifyRun *run, BlockNumber from)
 {
 	v->blkno = from;
 	for (int i = 0; i < run->item.nfilters; i++)
 	{
-		cb_verify_filter_page(v, run, i);
+		if (!cb_verify_filter_page(v, run, i))
+			return;
 		v->blkno = from;
 	}
-	cb_verify_run_root(v, run);
+	if (!cb_verify_run_root(v, run))
+		return;
 	for (int i = 0; i < run->links.n; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(v->page_cxt);
+		bool		there = cb_verify_run_data(v, run, i);
 
-		cb_verify_run_data(v, run, i);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(v->page_cxt);
+		if (!there)
+			return;
 	}
 	v->blkno = from;
 	if (run->nentries != run->item.nentries)
@@ -187,7 +209,7 @@ cb_verify_run(CbVerify *v, CbVerifyRun *run, BlockNumber from)
  * and the range may have been split since.
  */
 static void
-cb_verify_runs(CbVerify *v, const CbVerifyRange *range, BlockNumber blkno)
+cb_verify_runs(CbVerify *v, CbVerifyRange *range, BlockNumber blkno)
 {
 	CbVerifyRun *run = palloc(sizeof(CbVerifyRun));
 	Tuplesortstate *indexed = v->indexed;
@@ -200,6 +222,7 @@ cb_verify_runs(CbVerify *v, const CbVerifyRange *range, BlockNumber blkno)
 			continue;
 		memset(run, 0, offsetof(CbVerifyRun, lastbuf));
 		run->item = range->runs[i];
+		run->watch = TransactionStartedDuringRecovery() ? &range->watch : NULL;
 		run->low = range->low;
 		run->high = live ? range->high : NULL;
 		v->indexed = live ? indexed : NULL;
@@ -293,6 +316,7 @@ cb_verify_range_page(CbVerify *v, IndexTuple low, CbVerifyRange *range)
 			cb_verify_fail(v, "Its low key differs from the high key of the range page on the left.");
 	}
 	range->next = CbPageGetOpaque(page)->next;
+	range->watch = (CbRunWatch) {.range = v->blkno,.lsn = PageGetLSN(page)};
 	if (!CbPageIsRightmost(page))
 	{
 		cb_verify_pivot(v, CbPageGetHighKey(page), CB_FORM_SEPARATOR, CB_HIKEY);
@@ -338,6 +362,7 @@ cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
 		cb_verify_read(v, blkno, from);
 		cb_verify_range_page(v, low, range);
 		cb_verify_range_link(v, links, &nextlink, low);
+		CB_TEST_POINT("verify-range-read");
 		cb_verify_runs(v, range, blkno);
 		MemoryContextSwitchTo(old);
 		low = range->high ? CopyIndexTuple(range->high) : NULL;

@@ -129,10 +129,8 @@ cb_rmgr_desc_range(StringInfo buf, uint8 info, char *rec)
 	{
 		xl_cb_run_free *xlrec = (xl_cb_run_free *) rec;
 
-		appendStringInfo(buf, "offset %u, npages %u, safexid %u:%u",
-						 xlrec->offset, xlrec->npages,
-						 EpochFromFullTransactionId(xlrec->safexid),
-						 XidFromFullTransactionId(xlrec->safexid));
+		appendStringInfo(buf, "offset %u, npages %u",
+						 xlrec->offset, xlrec->npages);
 	}
 }
 

@@ -263,15 +263,14 @@ typedef struct xl_cb_retire
 #define SizeOfCbRetire (offsetof(xl_cb_retire, nitems) + sizeof(uint16))
 
 /*
- * Give up the pages of a run that nobody can be reading any more.  Standbys
- * end the queries that could be first.
+ * Give up the pages of a run that nobody can be reading any more; queries of
+ * standbys, which can, notice it.
  *
  * block 0: the range page, which loses the item.
  * blocks 1 ... npages: the run's pages, initialised as deleted ones.
  */
 typedef struct xl_cb_run_free
 {
-	FullTransactionId safexid;
 	OffsetNumber offset;
 	uint16		npages;
 } xl_cb_run_free;

@@ -118,6 +118,174 @@ is(runs('ra_k'), '0|0', 'and this one\'s afterwards');
 $old->quit;
 sound($primary, $_, ['k'], "$_ is whole") foreach ('ra', 'rc');
 
+# ------------------------------------------------------------ standby
+
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
+$standby->start;
+
+my $forced = join ' ', map { "SET enable_$_ = off;" } qw(seqscan bitmapscan sort);
+my $heap = join ' ', map { "SET enable_$_ = off;" } qw(indexscan indexonlyscan bitmapscan);
+
+# keys so long that a page of a run has few
+$primary->safe_psql('postgres', q(
+	CREATE TABLE rb (k text, n int);
+	ALTER TABLE rb ALTER k SET STORAGE PLAIN;
+	INSERT INTO rb SELECT lpad((i * 10)::text, 8, '0') || repeat(md5(i::text), 3), i FROM generate_series(1, 3000) i;
+	CREATE INDEX rb_k ON rb USING cachebatch (k);
+	CREATE TABLE bb (k text, n int);
+	ALTER TABLE bb ALTER k SET STORAGE PLAIN;
+	INSERT INTO bb SELECT * FROM rb;
+	CREATE INDEX bb_k ON bb (k)));
+
+# Inserts into both tables; what cachebatch gets becomes a run.
+my $rows = 0;
+
+sub spill_more
+{
+	my ($n) = @_;
+
+	$rows++;
+	my $new = "SELECT lpad((i * 17 + $rows)::text, 8, '0') || repeat(md5(i::text), 3), -i FROM generate_series(1, $n) i";
+	spill('rb_k', "INSERT INTO rb $new; INSERT INTO bb $new");
+	return;
+}
+
+# Merges all runs, gives up their pages, and has others use them.
+sub reuse
+{
+	merge('rb_k') for 1 .. 2;
+	is(runs('rb_k'), '0|0', 'the runs are merged, and their pages given up');
+	spill_more(700);
+	$primary->wait_for_catchup($standby);
+	return;
+}
+
+sub conflicts
+{
+	return $standby->safe_psql('postgres', q(SELECT sum(confl_tablespace + confl_lock + confl_snapshot + confl_bufferpin + confl_deadlock)
+		FROM pg_stat_database_conflicts));
+}
+
+spill_more(700);	# it gets buckets
+$primary->wait_for_catchup($standby);
+
+# One query each, held at a place until all of the runs that it was to read are
+# given up and their pages are used again.
+my @held = (
+	[ 'scan-range-copied', "k > '0' ORDER BY k" ], [ 'scan-range-read', "k > '0' ORDER BY k" ],
+	[ 'scan-range-read', "k < '00005' ORDER BY k DESC" ], [ 'scan-leaf-read', "k < '00005' ORDER BY k DESC" ],
+	[ 'run-turn', "k > '0' ORDER BY k" ], [ 'run-turn', "k < '00005' ORDER BY k DESC" ],
+	[ 'scan-range-copied', "k = lpad((200 * 17 + ROWS)::text, 8, '0') || repeat(md5('200'), 3)" ]);
+my $holder = $standby->background_psql('postgres');
+
+foreach my $held (@held)
+{
+	my ($point, $where) = @$held;
+	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+
+	spill_more(400) for 1 .. 2;
+	$where =~ s/ROWS/$rows/;
+	my $question = "SELECT count(*), md5(string_agg(k, ',')), min(k), max(k) FROM (SELECT k FROM rb WHERE $where) s;";
+	$primary->wait_for_catchup($standby);
+	$holder->query_safe('SELECT pg_advisory_lock(1)');
+	my $right = $reader->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; $heap $question");
+	$reader->query_safe("RESET ALL; $forced SET statement_timeout = '60s'; SET cache_batch.test_points = '$point=wait:1,scan-run-lost=count'");
+	$reader->query_until(qr/begun/, "\\echo begun\n$question\nSHOW cache_batch.test_point_hits;\n\\echo ended\n");
+	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)),
+		"a query waits at $point: $where");
+	reuse();
+	$holder->query_safe('SELECT pg_advisory_unlock(1)');
+	my $answer = $reader->query_until(qr/ended/, '');
+	like($answer, qr/^\Q$right\E$/m, 'it has the right answer');
+	like($answer, qr/scan-run-lost:[1-9]/, 'though it came to pages that are no longer of its runs');
+	$reader->quit;
+}
+
+# Verification has come to a range page.
+spill_more(400) for 1 .. 2;
+$primary->wait_for_catchup($standby);
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+my $verifier = $standby->background_psql('postgres', on_error_stop => 0);
+$verifier->query_until(qr/begun/, q(
+	SET cache_batch.test_points = 'verify-range-read=wait:1';
+	\echo begun
+	SELECT 'verified ' || (cache_batch_verify('rb_k', true) IS NOT NULL);
+	\echo ended
+));
+ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)),
+	'verification waits');
+reuse();
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+like($verifier->query_until(qr/ended/, ''), qr/^verified true$/m, 'it finds no fault in runs that have gone');
+$verifier->quit;
+$holder->quit;
+
+# Long queries beside btree's.
+my @readers;
+
+foreach my $table ('rb', 'bb')
+{
+	foreach my $what ('SELECT left(k, 8) FROM %s ORDER BY k', 'SELECT left(k, 8), n FROM %s ORDER BY k DESC', 'SELECT n FROM %s ORDER BY k')
+	{
+		my $query = sprintf $what, $table;
+		my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+
+		push @readers, [ $reader, $query, $reader->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; $heap $query") ];
+		$readers[-1][3] = $reader->query_safe("RESET ALL; $forced DECLARE c CURSOR FOR $query; FETCH 10 FROM c");
+	}
+}
+foreach my $n (1 .. 20)
+{
+	spill_more(300 + 50 * ($n % 4));
+	merge('rb_k') if $n % 3 == 0;
+	$primary->wait_for_catchup($standby);
+	$_->[3] .= "\n" . $_->[0]->query_safe('FETCH 150 FROM c') foreach @readers;
+	sound($standby, 'rb', ['k'], "beside long queries, round $n") if $n % 5 == 0;
+}
+foreach my $reader (@readers)
+{
+	my ($session, $query, $right, $answer) = @$reader;
+
+	$answer .= "\n" . $session->query_safe('FETCH ALL FROM c');
+	ok($answer eq $right, "long on a standby: $query");
+	$session->quit;
+}
+is(conflicts(), 0, 'no query was ended');
+
+# A copy of the files has later LSNs on its runs than on the pages that list them.
+$primary->safe_psql('postgres', 'CREATE DATABASE copied TEMPLATE postgres STRATEGY wal_log');
+$primary->wait_for_catchup($standby);
+my $digest = q(SELECT count(*), md5(string_agg(k, ',')) FROM (SELECT k FROM rb WHERE k > '0' ORDER BY k) s);
+is($standby->safe_psql('copied', "SET statement_timeout = '20s'; $forced $digest"), $primary->safe_psql('postgres', "$heap $digest"),
+	'runs are read in a copy of the database');
+
+# A query goes on after its standby's promotion.
+spill_more(400) for 1 .. 2;
+$primary->wait_for_catchup($standby);
+my $lasting = $standby->background_psql('postgres', on_error_stop => 0);
+my $right = $lasting->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; $heap SELECT left(k, 8) FROM rb ORDER BY k");
+my $answer = $lasting->query_safe("RESET ALL; $forced DECLARE c CURSOR FOR SELECT left(k, 8) FROM rb ORDER BY k; FETCH 300 FROM c");
+reuse();
+$answer .= "\n" . $lasting->query_safe('FETCH 300 FROM c');
+$standby->promote;
+$primary->stop;
+my @nodes = ($primary, $standby);
+$primary = $standby;
+spill_more(400) for 1 .. 2;
+$answer .= "\n" . $lasting->query_safe('FETCH 300 FROM c');
+merge('rb_k') for 1 .. 2;
+like(runs('rb_k'), qr/^0\|[1-9]/, 'what was merged since is kept for it');
+spill_more(700);
+$answer .= "\n" . $lasting->query_safe('FETCH ALL FROM c');
+ok($answer eq $right, 'a query has the right answer beyond promotion');
+$lasting->quit;
+merge('rb_k') for 1 .. 2;
+is(runs('rb_k'), '0|0', 'and is kept no longer');
+sound($primary, 'rb', ['k'], 'whole after promotion');
+
 unlike(slurp_file($_->logfile), qr/PANIC|TRAP|inconsistent page|not a valid page/, 'nothing bad in the log of ' . $_->name)
-  foreach ($primary);
+  foreach (@nodes);
 done_testing();
