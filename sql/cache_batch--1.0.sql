@@ -136,7 +136,8 @@ CREATE FUNCTION @extschema@.cache_batch_bucket_list(index regclass,
 	OUT sorted_entries bigint,
 	OUT flushing_chunks integer,
 	OUT queued boolean,
-	OUT oldest timestamptz)
+	OUT oldest timestamptz,
+	OUT failures integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.cache_batch_bucket_list(regclass) IS
@@ -212,7 +213,9 @@ CREATE FUNCTION @extschema@.cache_batch_stat_get_descriptors(
 	OUT oldest timestamptz,
 	OUT journal_bytes bigint,
 	OUT swept boolean,
-	OUT attached_at timestamptz)
+	OUT attached_at timestamptz,
+	OUT failing_buckets integer,
+	OUT last_error text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
@@ -325,7 +328,9 @@ SELECT n.nspname AS schemaname,
 	   clock_timestamp() - s.oldest AS oldest_age,
 	   s.journal_bytes,
 	   s.swept,
-	   s.attached_at
+	   s.attached_at,
+	   s.failing_buckets,
+	   s.last_error
 FROM @extschema@.cache_batch_stat_get_descriptors() s
 	 JOIN pg_database d ON d.oid = s.datid AND d.datname = current_database()
 	 JOIN pg_class i ON i.oid = s.indexrelid AND i.relfilenode = s.relfilenode

@@ -556,6 +556,23 @@ cb_publish_without_room(CbPublication *pub, CbKeyDesc *kd,
 	return n;
 }
 
+/*
+ * The next entries are for a bucket that fails, and has its share: they go
+ * straight to the tree, each to its leaf.  Who writes to a damaged one so gets
+ * the error, as with btree, and who writes to others does not.  Where no worker
+ * tries the bucket again, we do.  Returns how many went there.
+ */
+static int
+cb_publish_refused(CbPublication *pub, CbKeyDesc *kd, CbSortEntry *entries,
+				   const CbPublishResult *result)
+{
+	if (!cb_stage_committing && !cb_queue_is_served() &&
+		cb_flush_retry(pub->rel, result))
+		return 0;
+	cb_publish_to_tree(pub, kd, entries, result->nrefused);
+	return result->nrefused;
+}
+
 /* Sorted entries go to the journal, and to the index's buckets. */
 static void
 cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
@@ -572,7 +589,9 @@ cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
 
 		cb_stat_add(pub->rel, CB_STAT_JOURNALED, m);
 		done += m;
-		if (result.no_room)
+		if (result.nrefused > 0)
+			done += cb_publish_refused(pub, kd, entries + done, &result);
+		else if (result.no_room)
 			done += cb_publish_without_room(pub, kd, entries + done,
 											pub->n - done, &result);
 		else if (result.desc != NULL)

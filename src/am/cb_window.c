@@ -384,6 +384,7 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 	if (so->upper != NULL)
 		return;
 #endif
+	CB_TEST_POINT("scan-copy-journal");
 	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
 	so->upper = cb_window_acquire_upper(so, snapshot);
 	MemoryContextSwitchTo(oldcxt);
@@ -393,6 +394,14 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 	so->upper_xmax = snapshot->xmax;
 	so->upper_curcid = snapshot->curcid;
 	so->upper_completions = snapshot->snapXactCompletionCount;
+
+	/* what a sweep could not put into the tree has left the journal upwards */
+	if (cb_bucket_view_is_late(&so->view))
+	{
+		cb_slot_release_to(so->view.mark);
+		cb_window_pin_bucket(scan, dir);
+		cb_window_copy_journal(scan, dir);
+	}
 }
 
 void

@@ -16,9 +16,11 @@
  *	b) A chunk belongs to one attachment.  It is in the list of each bucket
  *	   whose range it may overlap, from its first entry to its retirement; it
  *	   never changes its entries or moves.
- *	c) minpos of a chunk is the position of its first entry; so no entry of an
- *	   attached index that is above the tail and not in the tree lies below the
- *	   least minpos of its chunks and its head.
+ *	c) The journal has each entry of a chunk at minpos or above: minpos is the
+ *	   position of the first one, or of the first when all were appended again
+ *	   (cb_failing.c).  So no entry of an attached index that is above the tail
+ *	   and not in the tree is needed below the least minpos of its chunks and
+ *	   its head.
  *	d) A chunk is freed when its last holder (lists, pins, owner) lets go.
  *
  * Locks, in this order:
@@ -52,18 +54,31 @@
 #define CB_BUCKET_FULL_CHUNKS	8	/* asks to be flushed */
 #define CB_BUCKET_FENCE_SIZE	96	/* larger separators are not used */
 #define CB_DESC_MAX_BUCKETS		512
+#define CB_ERROR_LENGTH			256
 #define CB_NONE					UINT32_MAX
 
 typedef struct CbPoolChunk
 {
 	CbChunk		chunk;			/* first */
 	cb_atomic64 *filter;		/* of its entries' hashes, if they have any */
-	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL */
+	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL,
+								 * raised with desc->lock EXCL by its owner */
 	uint32		number;
 	uint32		bucket;			/* that it was opened for, or that was joined
 								 * with; lists it while nobody owns it */
 	uint32		nlists;			/* desc->lock EXCL, or its owner's */
 } CbPoolChunk;
+
+/*
+ * What has failed is left alone for a time that doubles with each failure in a
+ * row.  Hints, without a lock.
+ */
+typedef struct CbFailing
+{
+	cb_atomic32 failures;		/* in a row; 0: it does not fail */
+	cb_atomic32 reports;		/* of them, by workers */
+	cb_atomic64 retry_at;		/* when workers try again */
+} CbFailing;
 
 typedef struct CbBucket
 {
@@ -77,6 +92,7 @@ typedef struct CbBucket
 	cb_atomic32 run_reads;		/* runs that scans had to read in its range
 								 * since they were last merged; a hint */
 	cb_atomic32 read_range;		/* the range page of the last of them; a hint */
+	CbFailing	failing;		/* its flush */
 	uint32		fence_len;		/* 0: minus infinity */
 	union
 	{
@@ -107,6 +123,8 @@ typedef struct CbDesc
 	uint64		attach_id;		/* never used twice; 0: not attached */
 	CbPos		from;
 	CbPos		head;			/* publish lock */
+	cb_atomic64 again;			/* behind what was last appended again; publish
+								 * lock */
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
 	cb_atomic64 journal_limit;	/* bytes; past it the oldest buckets are due */
 	TimestampTz attached_at;
@@ -120,6 +138,10 @@ typedef struct CbDesc
 	 * stays set for as long as the descriptor is this index's.
 	 */
 	cb_atomic32 has_ranges;
+
+	CbFailing	failing;		/* what workers do, but flushes of buckets */
+	char		error[CB_ERROR_LENGTH]; /* their last one of any kind; desc->lock
+										 * EXCL */
 
 	/* packing of cold leaves, by flush/cb_cooler.c; publish lock */
 	cb_atomic64 cool_at;		/* when to go on with it; 0: not wanted */
@@ -260,6 +282,13 @@ extern bool cb_desc_detach_idle(void);
 extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
 
 /*
+ * Shows a worker's error with the index; false: it is shown already.  It is, until
+ * a bucket that failed has been flushed.
+ */
+extern bool cb_desc_show_error(CbDesc *desc, uint64 attach_id,
+							   const char *message);
+
+/*
  * Sets journal_limit by the index's present size, which it looks up in the file
  * system.
  */
@@ -329,12 +358,14 @@ typedef struct CbPublishResult
 	bool		no_room;		/* the pool has no room for the rest */
 	bool		pressed;		/* the pool is nearly full */
 	uint32		full_bucket;	/* one that should be flushed, or CB_NONE */
+	int			nrefused;		/* of the rest, so many are for that bucket, which
+								 * fails and has its share */
 } CbPublishResult;
 
 /*
  * Appends entries, sorted by (key, TID), to the journal and puts them into
- * the index's buckets, if it has any.  Returns how many: fewer than n only
- * if result->no_room.  The caller holds RowExclusiveLock on the index and no
+ * the index's buckets, if it has any.  Returns how many: fewer than n only if
+ * result->no_room or nrefused.  The caller holds RowExclusiveLock on the index and no
  * LWLock.  Comparison functions may run.  An error leaves a prefix of the
  * entries published.
  */
@@ -349,6 +380,7 @@ typedef struct CbBucketView
 	uint64		attach_id;		/* 0: the index has no buckets */
 	CbPos		from;			/* entries below are in journal or tree */
 	bool		swept;			/* ... in the tree, in fact */
+	CbPos		again;			/* see CbDesc */
 	bool		has_ranges;		/* entries may be in range buffers */
 	IndexTuple	lo;				/* the bucket's range, NULL: infinite */
 	IndexTuple	hi;
@@ -375,6 +407,12 @@ typedef struct CbBucketView
  */
 extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 								ScanDirection dir, CbBucketView *view);
+
+/*
+ * May entries from below "from" have come into the buckets since?  Whoever reads
+ * the journal below "from" after the view was opened asks this then.
+ */
+extern bool cb_bucket_view_is_late(const CbBucketView *view);
 
 /*
  * Entries of a chunk, sorted: n places, stride numbers apart.  Going forward
@@ -424,21 +462,50 @@ typedef struct CbBucketPositions
 	CbPos		from;
 	CbPos		head;			/* when it was read */
 	CbPos		min;			/* entries below are in the tree, or below from */
+	CbPos		again;			/* see CbDesc */
+	uint64		failing_bytes;	/* of entries that failing buckets hold */
 } CbBucketPositions;
 
 /* False: this attachment is gone. */
 extern bool cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 								CbBucketPositions *positions);
 
-/* The bucket of this attachment with most chunks that nobody owns, or CB_NONE. */
+/*
+ * The bucket of this attachment with most chunks that nobody owns, or CB_NONE;
+ * not one that fails.
+ */
 extern uint32 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id);
 
 /*
  * A bucket with a chunk whose first entry lies below pos; *owned: all such
- * chunks of the buckets from *at on are being flushed by others.
+ * chunks are being flushed by others.  failing: may it be one that fails?
  */
 extern uint32 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos,
-								   bool *owned);
+								   bool failing, bool *owned);
+
+/* ---------- what fails (cb_failing.c) ---------- */
+
+extern void cb_failing_note(CbFailing *failing);
+extern void cb_failing_forget(CbFailing *failing);
+
+/* Is its time yet to come? */
+extern bool cb_failing_waits(CbFailing *failing);
+
+static inline bool
+cb_bucket_is_failing(CbBucket *bucket)
+{
+	return cb_load_relaxed(&bucket->failing.failures) != 0;
+}
+
+/*
+ * Appends the entries of a bucket to the journal once more, so that the tail can
+ * move.  False: others own its chunks, it has none, or the attachment is gone.
+ */
+extern bool cb_bucket_append_again(Relation rel, CbDesc *desc,
+								   uint64 attach_id, uint32 bucket);
+
+/* What was published so far may be of entries that were in the journal before. */
+extern void cb_bucket_note_again(CbDesc *desc, uint64 attach_id);
 
 /* ---------- ranges (cb_layout.c) ---------- */
 

@@ -340,6 +340,21 @@ cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
 	LWLockRelease(&desc->lock);
 }
 
+bool
+cb_desc_show_error(CbDesc *desc, uint64 attach_id, const char *message)
+{
+	bool		news = true;
+
+	(void) cb_desc_lock(desc, true);
+	if (desc->attach_id == attach_id)
+	{
+		news = strncmp(desc->error, message, CB_ERROR_LENGTH - 1) != 0;
+		strlcpy(desc->error, message, CB_ERROR_LENGTH);
+	}
+	cb_desc_unlock(desc);
+	return news;
+}
+
 /*
  * The journal may take this part of the index, as its pages stay in the file;
  * that is 30 to 50 entries a leaf.  But cache_batch.journal_limit at least.
@@ -606,6 +621,7 @@ cb_attach_make_buckets(CbAttach *attach)
 		bucket->desc = desc->number;
 		bucket->nchunks = 0;
 		cb_store_relaxed(&bucket->run_reads, 0);
+		cb_failing_forget(&bucket->failing);
 		bucket->fence_len = 0;
 		if (i >= 0)
 		{
@@ -627,6 +643,9 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	if (!cb_attach_make_buckets(attach))
 		return 0;
 	desc->from = desc->head = head;
+	cb_store_relaxed(&desc->again, 0);
+	cb_failing_forget(&desc->failing);
+	desc->error[0] = '\0';
 	cb_store_relaxed(&desc->tail, attach->tail);
 	desc->attached_at = attach->now;
 	desc->used_at = attach->now;

@@ -93,6 +93,7 @@ cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
 	right->nchunks = 0;
 	right->since = left->since;
 	cb_store_relaxed(&right->run_reads, 0);
+	cb_failing_forget(&right->failing);
 	right->fence_len = IndexTupleSize(separator);
 	memcpy(right->fence.bytes, separator, right->fence_len);
 
@@ -180,8 +181,10 @@ cb_layout_make_room(CbDesc *desc, uint32 bucket)
 
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 	{
-		nempty = desc->buckets[i] != bucket &&
-			cb_pool_buckets[desc->buckets[i]].nchunks == 0 ? nempty + 1 : 0;
+		CbBucket   *other = &cb_pool_buckets[desc->buckets[i]];
+
+		nempty = other->number != bucket && other->nchunks == 0 &&
+			!cb_bucket_is_failing(other) ? nempty + 1 : 0;
 		if (nempty == CB_LAYOUT_UNUSED)
 		{
 			cb_layout_join(desc, i - 1);
@@ -237,8 +240,9 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 }
 
 /*
- * Joins a bucket with its right neighbour if both hold little.  False: they
- * do not, the descriptor is locked, or it is not of this attachment any more.
+ * Joins a bucket with its right neighbour if both hold little, and that one does
+ * not fail: what waits for a bad leaf shall not become more.  False: they do not,
+ * the descriptor is locked, or it is not of this attachment any more.
  */
 bool
 cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
@@ -250,6 +254,7 @@ cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
 		return false;
 	i = cb_layout_find(desc, bucket);
 	if (i + 1 < desc->nbuckets &&
+		!cb_bucket_is_failing(&cb_pool_buckets[desc->buckets[i + 1]]) &&
 		cb_pool_buckets[desc->buckets[i]].nchunks +
 		cb_pool_buckets[desc->buckets[i + 1]].nchunks <= CB_BUCKET_FULL_CHUNKS / 2)
 	{

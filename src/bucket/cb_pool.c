@@ -310,7 +310,8 @@ cb_pool_free_chunk(CbPoolChunk *chunk)
 
 /*
  * The bucket that holds most chunks and is not asked to be flushed yet, of any
- * index; NULL if there is none.  Looks without locks: a hint.
+ * index, but not one that has failed until its time has come; NULL if there is
+ * none.  Looks without locks: a hint.
  */
 CbBucket *
 cb_pool_fullest_bucket(void)
@@ -324,7 +325,8 @@ cb_pool_fullest_bucket(void)
 		CbBucket   *bucket = &cb_pool_buckets[(start + i) % cb_pool->nbuckets];
 
 		if (bucket->desc != CB_NONE && bucket->nchunks > most &&
-			cb_load_relaxed(&bucket->queued) == 0)
+			cb_load_relaxed(&bucket->queued) == 0 &&
+			!cb_failing_waits(&bucket->failing))
 		{
 			fullest = bucket;
 			most = bucket->nchunks;

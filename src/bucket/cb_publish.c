@@ -10,7 +10,8 @@
  *	   the journal's head is where the last publication left it;
  *	2. make room in the buckets, by opening chunks.  Only holders of the
  *	   publish lock open, fill or seal the chunk that takes entries, so the room
- *	   stays; the entries for which there is none are left for another call;
+ *	   stays; the entries for which there is none are left for another call, as
+ *	   are those for a bucket whose flush fails, and which has its share;
  *	3. append to the journal: one critical section;
  *	4. copy the entries into the chunks, each bucket under its lock.
  *
@@ -106,6 +107,20 @@ cb_publish_active(const CbBucket *bucket)
 }
 
 /*
+ * May the bucket have one more chunk?  One whose flush fails keeps what it has,
+ * so it gets no more than others have on average, and nothing that they need.
+ */
+static bool
+cb_publish_may_grow(CbBucket *bucket)
+{
+#ifdef CB_MUTATE_B4_SHARE
+	return true;
+#endif
+	return !cb_bucket_is_failing(bucket) ||
+		(bucket->nchunks < CB_BUCKET_FULL_CHUNKS / 2 && !cb_pool_is_low());
+}
+
+/*
  * Opens a chunk for the bucket, seals the present one.  NULL: no room.  The
  * bucket's lock is held exclusively.
  */
@@ -185,7 +200,12 @@ cb_publish_make_room_for(CbPublish *pub, CbBucket *bucket,
 	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
 	chunk = cb_publish_active(bucket);
 	fitting = cb_publish_count_fitting(chunk, entries, n);
-	if (fitting == 0)
+	if (fitting == 0 && !cb_publish_may_grow(bucket))
+	{
+		pub->result->full_bucket = bucket->number;
+		pub->result->nrefused = n;
+	}
+	else if (fitting == 0)
 	{
 		chunk = cb_publish_open_chunk(pub, bucket, chunk);
 		fitting = cb_publish_count_fitting(chunk, entries, n);
@@ -215,7 +235,7 @@ cb_publish_make_room(CbPublish *pub, int first, int n)
 													   &pub->entries[i],
 													   group_end - i);
 
-		if (fitting == 0 && i == first)
+		if (fitting == 0 && i == first && pub->result->nrefused == 0)
 		{
 			pub->result->no_room = true;
 			pub->result->full_bucket = bucket->number;
@@ -353,6 +373,13 @@ cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 		pub->desc = NULL;		/* of an earlier build, and not to be removed */
 }
 
+/* Is there something that the caller has to see to? */
+static inline bool
+cb_publish_is_stuck(const CbPublishResult *result)
+{
+	return result->no_room || result->nrefused > 0;
+}
+
 static void
 cb_publish_set_length(CbPublish *pub)
 {
@@ -394,7 +421,7 @@ cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 		hashes = palloc(n * sizeof(uint32));
 	}
 	cb_publish_hash(kd, entries, hashes, n);
-	while (done < n && !result->no_room)
+	while (done < n && !cb_publish_is_stuck(result))
 	{
 		CbSlotMark	mark = cb_slot_mark();
 
@@ -402,7 +429,8 @@ cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 		CB_TEST_POINT("publish-routed");
 
 		/* in as many pieces as pages of the journal, and full chunks, make */
-		while (done < n && !pub.stale && !pub.broken && !result->no_room)
+		while (done < n && !pub.stale && !pub.broken &&
+			   !cb_publish_is_stuck(result))
 		{
 			pub.entries = entries + done;
 			pub.route = route + done;

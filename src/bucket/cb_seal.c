@@ -150,9 +150,11 @@ cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 	attached = cb_seal_lock(desc, attach_id);
 	positions->from = desc->from;
 	positions->head = positions->min = desc->head;
+	positions->again = cb_load_relaxed(&desc->again);
 	LWLockRelease(&desc->publish);
 	if (!attached)
 		return false;
+	positions->failing_bytes = 0;
 
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 	{
@@ -161,8 +163,11 @@ cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 		LWLockAcquire(&bucket->lock, LW_SHARED);
 		for (uint32 j = 0; j < bucket->nchunks; j++)
 		{
-			CbPos		pos = cb_pool_chunks[bucket->chunks[j]].minpos;
+			CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[j]];
+			CbPos		pos = chunk->minpos;
 
+			if (cb_bucket_is_failing(bucket))
+				positions->failing_bytes += chunk->chunk.used;
 #ifndef CB_MUTATE_I7_MINPOS
 			if (pos != 0)
 				positions->min = Min(positions->min, pos);
@@ -208,6 +213,10 @@ cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 		/* a look without its lock tells which are worth it */
 		if (bucket->nchunks <= most)
 			continue;
+#ifndef CB_MUTATE_B4_FAILING
+		if (cb_bucket_is_failing(bucket))
+			continue;
+#endif
 		n = cb_seal_count_free(bucket);
 		if (n > most)
 		{
@@ -220,7 +229,8 @@ cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 }
 
 uint32
-cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool *owned)
+cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool failing,
+					 bool *owned)
 {
 	uint32		found = CB_NONE;
 
@@ -231,6 +241,8 @@ cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool *owned)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
 
+		if (!failing && cb_bucket_is_failing(bucket))
+			continue;
 		LWLockAcquire(&bucket->lock, LW_SHARED);
 		for (uint32 j = 0; j < bucket->nchunks; j++)
 		{

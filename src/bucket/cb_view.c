@@ -94,6 +94,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	view->attach_id = desc->attach_id;
 	view->from = desc->from;
 	view->swept = cb_load_acquire(&desc->tail) >= desc->from;
+	view->again = cb_load_acquire(&desc->again);
 	view->bucket = &cb_pool_buckets[desc->buckets[i]];
 	CB_TEST_POINT("view-pin");
 	cb_view_pin_chunks(view);
@@ -130,6 +131,16 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		cb_slot_release_to(view->mark);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+bool
+cb_bucket_view_is_late(const CbBucketView *view)
+{
+#ifdef CB_MUTATE_I2_AGAIN
+	return false;
+#endif
+	return view->attach_id != 0 && !view->swept &&
+		cb_load_acquire(&view->desc->again) != view->again;
 }
 
 /* ---------- sorting ---------- */

@@ -6,7 +6,9 @@
  * The chunks are owned meanwhile and stay readable in their buckets; they are
  * taken out only after the WAL of the last leaf (I1).  An error gives the
  * ownership up and leaves them sealed in their place: somebody flushes them
- * again, and what reached the tree is found there by (key, TID) (I5).
+ * again, and what reached the tree is found there by (key, TID) (I5).  The
+ * bucket is left alone for a while then: only workers whose time has come, and
+ * those who need all of the index in the tree, try it.
  *
  * The journal is truncated behind what all buckets have given to the tree,
  * by whoever gets the sweep lock.
@@ -176,6 +178,23 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 	cb_flush_count(flush);
 }
 
+/* Notes that a flush has failed, unless it was stopped; within PG_CATCH. */
+static void
+cb_flush_note_error(uint32 bucket)
+{
+	if (geterrcode() != ERRCODE_QUERY_CANCELED)
+		cb_failing_note(&cb_pool_buckets[bucket].failing);
+}
+
+static void
+cb_flush_forget_error(CbDesc *desc, uint64 attach_id, uint32 bucket)
+{
+	if (likely(!cb_bucket_is_failing(&cb_pool_buckets[bucket])))
+		return;
+	cb_failing_forget(&cb_pool_buckets[bucket].failing);
+	(void) cb_desc_show_error(desc, attach_id, "");
+}
+
 /* Flushes the chunks of a bucket that nobody owns; returns how many. */
 static int
 cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
@@ -201,10 +220,12 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 		{
 			if (flush.kd.heap != NULL)
 				cb_desc_pause_asking(desc);
+			cb_flush_note_error(bucket);
 			cb_slot_release_to(mark);
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
+		cb_flush_forget_error(desc, attach_id, bucket);
 	}
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
@@ -254,6 +275,12 @@ cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id, bool all)
 
 /* ---------- callers ---------- */
 
+/*
+ * A journal that is so many times as long as what failing buckets hold is worth
+ * writing that to it again.
+ */
+#define CB_FLUSH_AGAIN_PART		4
+
 /* The bucket that keeps the tail of too long a journal back, or CB_NONE. */
 static uint32
 cb_flush_find_oldest(CbDesc *desc, uint64 attach_id)
@@ -268,6 +295,7 @@ cb_flush_find_oldest(CbDesc *desc, uint64 attach_id)
 	if (length <= cb_load_relaxed(&desc->journal_limit))
 		return CB_NONE;
 	return cb_bucket_find_below(desc, attach_id, positions.min + length / 4,
+								length / CB_FLUSH_AGAIN_PART > positions.failing_bytes,
 								&owned);
 }
 
@@ -328,6 +356,20 @@ cb_flush_bucket_range(Relation rel, CbBucket *bucket)
 	return true;
 }
 
+/*
+ * Makes a bucket hold back the journal's tail no more.  One that fails gives its
+ * entries to the journal again.
+ */
+static bool
+cb_flush_let_go(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
+				CbFlushCause cause)
+{
+	if (cause == CB_FLUSH_LIMIT &&
+		cb_bucket_is_failing(&cb_pool_buckets[bucket]))
+		return cb_bucket_append_again(rel, desc, attach_id, bucket);
+	return cb_flush_chunks(rel, desc, attach_id, bucket, cause) > 0;
+}
+
 bool
 cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
@@ -335,7 +377,7 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	if (cause == CB_FLUSH_READS)
 		return cb_flush_bucket_range(rel, &cb_pool_buckets[bucket]);
 	if (RecoveryInProgress() ||
-		cb_flush_chunks(rel, desc, attach_id, bucket, cause) <= 0)
+		!cb_flush_let_go(rel, desc, attach_id, bucket, cause))
 		return false;
 	cb_flush_truncate(rel, desc, attach_id, cause == CB_FLUSH_DELAY);
 	cb_desc_limit_journal(desc, attach_id, rel);
@@ -353,6 +395,16 @@ cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id)
 		cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_HELP);
 }
 
+bool
+cb_flush_retry(Relation rel, const CbPublishResult *result)
+{
+	uint32		bucket = result->full_bucket;
+
+	return !cb_failing_waits(&cb_pool_buckets[bucket].failing) &&
+		cb_flush_bucket(rel, result->desc, result->attach_id, bucket,
+						CB_FLUSH_FULL);
+}
+
 /*
  * Flushes all buckets with entries below pos, and waits for those that others
  * are flushing.  They have their locks, so they come to an end (B1).
@@ -367,7 +419,7 @@ cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
 		uint32		bucket;
 
 		ConditionVariablePrepareToSleep(&desc->cv);
-		bucket = cb_bucket_find_below(desc, attach_id, pos, &owned);
+		bucket = cb_bucket_find_below(desc, attach_id, pos, true, &owned);
 		if (bucket == CB_NONE)
 		{
 #ifdef CB_MUTATE_I4_OWNERS
@@ -398,14 +450,20 @@ cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
 	if (!cb_bucket_positions(desc, attach_id, &positions))
 		return false;
 	upto = positions.head;
+	CB_TEST_POINT("drain-head");
 	cb_flush_below(rel, desc, attach_id, upto, cause);
 	CB_TEST_POINT("drain-flushed");
 
 	LockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	cb_flush_truncate_locked(rel, desc, attach_id);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
-	return cb_load_acquire(&desc->tail) >= upto &&
-		cb_bucket_positions(desc, attach_id, &positions);
+	if (!cb_bucket_positions(desc, attach_id, &positions))
+		return false;
+#ifndef CB_MUTATE_I4_AGAIN
+	/* entries from below may have been appended again meanwhile */
+	upto = Max(upto, positions.again);
+#endif
+	return cb_load_acquire(&desc->tail) >= upto;
 }
 
 void
@@ -530,19 +588,6 @@ cb_flush_request_all(const CbPublishResult *result)
 		cb_flush_request_oldest(desc, result->attach_id);
 }
 
-void
-cb_flush_overdue(Relation rel)
-{
-	CbDesc	   *desc = cb_desc_find(rel);
-	CbPos		from;
-	uint64		attach_id = desc ? cb_desc_attachment(desc, rel, &from) : 0;
-
-	if (attach_id == 0)
-		return;
-	cb_flush_before(rel, desc);
-	(void) cb_flush_help(rel, desc, attach_id);
-}
-
 /* Flushes the oldest buckets, some at a time, if the journal is too long. */
 static void
 cb_flush_shorten(Relation rel, CbDesc *desc, uint64 attach_id)
@@ -555,6 +600,20 @@ cb_flush_shorten(Relation rel, CbDesc *desc, uint64 attach_id)
 			!cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_LIMIT))
 			break;
 	}
+}
+
+void
+cb_flush_overdue(Relation rel)
+{
+	CbDesc	   *desc = cb_desc_find(rel);
+	CbPos		from;
+	uint64		attach_id = desc ? cb_desc_attachment(desc, rel, &from) : 0;
+
+	if (attach_id == 0)
+		return;
+	cb_flush_before(rel, desc, false);
+	(void) cb_flush_help(rel, desc, attach_id);
+	cb_flush_shorten(rel, desc, attach_id);
 }
 
 void
@@ -582,7 +641,7 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	else if (result->pressed)
 		(void) cb_flush_help(rel, desc, attach_id);
 	if (cb_load_relaxed(&desc->tail) < desc->from)
-		cb_flush_before(rel, desc);
+		cb_flush_before(rel, desc, false);
 	else
 		cb_flush_shorten(rel, desc, attach_id);
 }

@@ -40,9 +40,10 @@ extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
 
 /*
  * Moves what lay in the journal before the index got its buckets, unless
- * somebody else is at it.
+ * somebody else is at it.  skip: what the tree does not take goes to the buckets
+ * (in subtransactions: not while one ends).
  */
-extern void cb_flush_before(Relation rel, CbDesc *desc);
+extern void cb_flush_before(Relation rel, CbDesc *desc, bool skip);
 
 /* ---------- cb_cooler.c ---------- */
 
@@ -69,7 +70,7 @@ extern bool cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id,
 
 /*
  * Makes room: flushes the attachment's fullest bucket.  False: others are
- * flushing all that there is.
+ * flushing all that there is, but what fails.
  */
 extern bool cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id);
 
@@ -97,12 +98,18 @@ extern void cb_flush_note_run_reads(const CbBucketView *view,
 									BlockNumber range, int nruns,
 									int64 nentries);
 
+/*
+ * Flushes the failing bucket that has refused entries, if it is time to.  False:
+ * it is not, or there was nothing to do.
+ */
+extern bool cb_flush_retry(Relation rel, const CbPublishResult *result);
+
 /* Has a publication made flushes due? */
 extern bool cb_flush_is_due(const CbPublishResult *result);
 
 /*
- * Flushes the fullest bucket: publications could not, as they were at commit,
- * and there are no workers.
+ * Flushes the fullest bucket, and makes the journal shorter if it is too long:
+ * publications could not, as they were at commit, and there are no workers.
  */
 extern void cb_flush_overdue(Relation rel);
 

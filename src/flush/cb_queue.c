@@ -227,7 +227,6 @@ cb_queue_make_place_locked(Oid dboid)
 	pg_atomic_write_u64(&database->retry_at, 0);
 	pg_atomic_write_u64(&database->requests, 0);
 	pg_atomic_write_u64(&database->entries, 0);
-	memset(database->failing, 0, sizeof(database->failing));
 	database->error_at = 0;
 	pg_atomic_write_u32(&cb_workers->dboids[place], dboid);
 	return place;

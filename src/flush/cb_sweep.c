@@ -12,16 +12,37 @@
  * skipped then (I5).  Entries appended while a sweep runs lie at or above the
  * head that it read, and stay.
  *
+ * One damaged leaf must not keep the journal from before the buckets in its place
+ * for ever, nor what has come after it.  So a worker's sweep publishes entries that
+ * the tree does not take once more: then they are at the journal's head and wait in
+ * their bucket, as those that come later do.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
 #include "flush/cb_flush.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
+
+/* the index that is swept */
+typedef struct CbSweep
+{
+	Relation	rel;
+	CbFlushCause cause;
+	CbDesc	   *desc;
+	uint64		attach_id;		/* 0: it has no buckets */
+	CbPos		limit;
+	bool		skip;			/* publish what the tree does not take */
+} CbSweep;
+
+/* entries of a sweep that the tree does not take, at most */
+#define CB_SWEEP_MAX_SKIPPED	4096
 
 static void
 cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stats)
@@ -31,13 +52,104 @@ cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stat
 	cb_tree_count_applied(rel, stats);
 }
 
+/* ---------- what the tree does not take ---------- */
+
 /*
- * Sweeps up to the limit; the sweep lock is held.  False: the journal ended
+ * Applies entries in a subtransaction.  Returns how many were, in turn, before an
+ * error; NULL in *error if there was none.  An interrupt is passed on.
+ */
+static int
+cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+			 CbApplyStats *stats, ErrorData **error)
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	MemoryContext apply_cxt = AllocSetContextCreate(cxt, "cache_batch try",
+													ALLOCSET_DEFAULT_SIZES);
+	ResourceOwner owner = CurrentResourceOwner;
+	CbSlotMark	mark = cb_slot_mark();
+	int64		before = stats->entries + stats->duplicates;
+
+	*error = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(apply_cxt);
+	PG_TRY();
+	{
+		CB_TEST_POINT("sweep-try");
+		cb_tree_apply(kd, entries, n, stats);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(cxt);
+		*error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		cb_slot_release_to(mark);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(cxt);
+	MemoryContextDelete(apply_cxt);
+	CurrentResourceOwner = owner;
+	if (*error == NULL)
+		return n;
+	if ((*error)->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(*error);
+	return stats->entries + stats->duplicates - before;
+}
+
+/* Publishes entries, sorted, once more; error: why. */
+static void
+cb_sweep_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
+				 ErrorData *error)
+{
+	CbPublishResult result;
+
+	/* they are where the truncation that follows leaves them, or it fails */
+	if (cb_bucket_publish(kd, entries, n, &result) < n)
+		ReThrowError(error);
+	cb_bucket_note_again(sweep->desc, sweep->attach_id);
+	CB_TEST_POINT("sweep-published");
+}
+
+/* Applies entries, but those at which there is an error: they are published. */
+static void
+cb_sweep_apply_or_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries,
+						  int n, CbApplyStats *stats)
+{
+	CbSortEntry *skipped = palloc(CB_SWEEP_MAX_SKIPPED * sizeof(CbSortEntry));
+	ErrorData  *error = NULL;
+	int			nskipped = 0;
+	int			done = 0;
+
+	while (done < n)
+	{
+		ErrorData  *latest;
+
+		done += cb_sweep_try(kd, entries + done, n - done, stats, &latest);
+		if (latest == NULL || done == n)
+			break;
+		if (error != NULL)
+			FreeErrorData(error);
+		error = latest;
+		if (nskipped == CB_SWEEP_MAX_SKIPPED)
+			ReThrowError(error);
+		skipped[nskipped++] = entries[done++];
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (nskipped > 0)
+		cb_sweep_publish(sweep, kd, skipped, nskipped, error);
+}
+
+/* ---------- one sweep ---------- */
+
+/*
+ * Sweeps up to a position; the sweep lock is held.  False: the journal ended
  * before.
  */
 static bool
-cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
+cb_sweep_run(CbSweep *sweep, CbPos end)
 {
+	Relation	rel = sweep->rel;
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch sweep",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -48,23 +160,26 @@ cb_sweep_run(Relation rel, CbPos limit, CbFlushCause cause)
 
 	CB_TEST_POINT("sweep-start");
 	cb_key_init(&kd, rel);
-	cb_journal_read_all(&kd, limit, &batch);
+	cb_journal_read_all(&kd, end, &batch);
 	CB_TEST_POINT("sweep-read");
 #ifdef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);
 #endif
 	cb_key_sort(&kd, batch.entries, batch.n);
-	cb_tree_apply(&kd, batch.entries, batch.n, &stats);
+	if (sweep->skip)
+		cb_sweep_apply_or_publish(sweep, &kd, batch.entries, batch.n, &stats);
+	else
+		cb_tree_apply(&kd, batch.entries, batch.n, &stats);
 	CB_TEST_POINT("sweep-applied");
 #ifndef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);
 #endif
 	if (batch.n > 0)
-		cb_sweep_count(rel, cause, batch.n, &stats);
+		cb_sweep_count(rel, sweep->cause, batch.n, &stats);
 
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
-	return batch.upto >= limit;
+	return batch.upto >= end;
 }
 
 /* At this backend's first use: is the attachment of this file (U22)? */
@@ -83,16 +198,21 @@ cb_sweep_check(Relation rel, CbDesc *desc)
  * How far a sweep may go: to where the buckets' entries begin, if the index
  * has any.  Under the sweep lock no other attachment can come.
  */
-static CbPos
-cb_sweep_limit(Relation rel, CbDesc **desc, uint64 *attach_id)
+static void
+cb_sweep_set_limit(CbSweep *sweep)
 {
-	CbPos		from;
+	CbDesc	   *desc = cb_desc_find(sweep->rel);
 
-	*desc = cb_desc_find(rel);
-	if (*desc)
-		cb_sweep_check(rel, *desc);
-	*attach_id = *desc ? cb_desc_attachment(*desc, rel, &from) : 0;
-	return *attach_id != 0 ? from : CB_POS_MAX;
+	if (desc)
+		cb_sweep_check(sweep->rel, desc);
+	sweep->desc = desc;
+	sweep->attach_id = desc ?
+		cb_desc_attachment(desc, sweep->rel, &sweep->limit) : 0;
+	if (sweep->attach_id == 0)
+	{
+		sweep->limit = CB_POS_MAX;
+		sweep->skip = false;	/* there are no buckets to wait in */
+	}
 }
 
 /*
@@ -113,24 +233,38 @@ cb_sweep_piece(void)
  * meanwhile need not be: the journal is no longer than the index.
  */
 static void
-cb_sweep_all(Relation rel, CbFlushCause cause)
+cb_sweep_all(CbSweep *sweep)
 {
-	CbDesc	   *desc;
-	uint64		attach_id;
-	CbPos		limit = cb_sweep_limit(rel, &desc, &attach_id);
 	uint64		piece = cb_sweep_piece();
-	uint64		left = RelationGetNumberOfBlocks(rel) / piece + 1;
+	uint64		left = RelationGetNumberOfBlocks(sweep->rel) / piece + 1;
 	CbMetaPageData meta;
 	CbPos		end;
 
+	cb_sweep_set_limit(sweep);
 	do
 	{
-		cb_tree_read_meta(rel, NULL, &meta);
-		end = Min(limit, CbPosMake(CbPosSeq(meta.journal_tail) + piece,
-								   CB_JOURNAL_FIRST));
-	} while (cb_sweep_run(rel, end, cause) && end < limit && left-- > 0);
-	if (attach_id != 0)
-		cb_desc_note_tail(desc, attach_id, limit);
+		cb_tree_read_meta(sweep->rel, NULL, &meta);
+		end = Min(sweep->limit,
+				  CbPosMake(CbPosSeq(meta.journal_tail) + piece,
+							CB_JOURNAL_FIRST));
+	} while (cb_sweep_run(sweep, end) && end < sweep->limit && left-- > 0);
+	if (sweep->attach_id != 0)
+		cb_desc_note_tail(sweep->desc, sweep->attach_id, sweep->limit);
+}
+
+static bool
+cb_sweep_locked(CbSweep *sweep, bool wait)
+{
+	if (RecoveryInProgress())
+		return false;
+	if (wait)
+		LockPage(sweep->rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	else if (!ConditionalLockPage(sweep->rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
+		return false;
+
+	cb_sweep_all(sweep);
+	UnlockPage(sweep->rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+	return true;
 }
 
 /*
@@ -139,21 +273,16 @@ cb_sweep_all(Relation rel, CbFlushCause cause)
 bool
 cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 {
-	if (RecoveryInProgress())
-		return false;
-	if (wait)
-		LockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
-	else if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
-		return false;
+	CbSweep		sweep = {.rel = rel, .cause = cause};
 
-	cb_sweep_all(rel, cause);
-	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
-	return true;
+	return cb_sweep_locked(&sweep, wait);
 }
 
 void
-cb_flush_before(Relation rel, CbDesc *desc)
+cb_flush_before(Relation rel, CbDesc *desc, bool skip)
 {
+	CbSweep		sweep = {.rel = rel, .cause = CB_FLUSH_DELAY, .skip = skip};
+
 	if (cb_load_acquire(&desc->tail) < desc->from)
-		(void) cb_flush_sweep(rel, CB_FLUSH_DELAY, false);
+		(void) cb_sweep_locked(&sweep, false);
 }

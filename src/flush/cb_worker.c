@@ -14,8 +14,10 @@
  * database for itself, when the server shuts down, and for a database that
  * has no worker at all (C9).
  *
- * An error is reported, remembered for the statistics, and keeps workers from
- * that index for a time that doubles with each failure in a row.
+ * An error is remembered for the statistics, and keeps workers from what it was
+ * about for a time that doubles with each failure in a row: from that bucket if its
+ * flush has failed, else from all that is to be done for the index beside flushes
+ * of buckets.  The log has one line for all failures in a row of the same kind.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,9 +57,6 @@
 /* how often it looks whether it should end a pause */
 #define CB_WORKER_LOOK_MS		10
 
-#define CB_WORKER_RETRY_MS		1000	/* after the first failure */
-#define CB_WORKER_RETRY_MAX_MS	60000
-
 /* what a request stands for, as its descriptor says */
 typedef struct CbTarget
 {
@@ -72,7 +71,10 @@ static CbDatabase *cb_worker_database = NULL;
 
 /* the request being served; its bucket is CB_NONE if there is none */
 static CbRequest cb_worker_request = {CB_NONE, CB_FLUSH_REQUEST};
-static Oid	cb_worker_indexoid = InvalidOid;
+
+/* the index being worked on, if desc is set, and what to blame for an error */
+static CbTarget cb_worker_target;
+static CbFailing *cb_worker_failing = NULL;
 
 void
 cb_worker_count_entries(uint64 n)
@@ -195,96 +197,48 @@ cb_worker_must_leave(void)
 
 /* ---------- errors ---------- */
 
-/* The entry of an index; NULL: it did not fail.  The database's lock is held. */
-static CbFailingIndex *
-cb_worker_find_failing(Oid indexoid)
-{
-	for (int i = 0; i < CB_FAILING_INDEXES; i++)
-	{
-		CbFailingIndex *failing = &cb_worker_database->failing[i];
-
-		if (failing->indexoid == indexoid)
-			return failing;
-	}
-	return NULL;
-}
-
+/*
+ * Notes what has failed.  Returns whether that is news: the index had another error
+ * before, or none, and the bucket did not fail.
+ */
 static bool
-cb_worker_is_failing(Oid indexoid)
+cb_worker_blame(const char *message)
 {
-	CbFailingIndex *failing;
-	bool		result;
-
-	LWLockAcquire(cb_worker_database->lock, LW_SHARED);
-	failing = cb_worker_find_failing(indexoid);
-	result = failing != NULL && failing->retry_at > GetCurrentTimestamp();
-	LWLockRelease(cb_worker_database->lock);
-	return result;
-}
-
-/* It did not fail this time. */
-static void
-cb_worker_forget_failing(Oid indexoid)
-{
-	CbFailingIndex *failing;
-
-	/* nobody else changes an entry of an index that fails in this moment */
-	if (likely(cb_worker_find_failing(indexoid) == NULL))
-		return;
-	LWLockAcquire(cb_worker_database->lock, LW_EXCLUSIVE);
-	failing = cb_worker_find_failing(indexoid);
-	if (failing != NULL)
-		memset(failing, 0, sizeof(CbFailingIndex));
-	LWLockRelease(cb_worker_database->lock);
-}
-
-/* Takes the entry whose time is over first, if there is none yet. */
-static void
-cb_worker_add_failing(Oid indexoid, TimestampTz now)
-{
-	CbFailingIndex *failing = cb_worker_find_failing(indexoid);
-	int			wait;
+	CbDesc	   *desc = cb_worker_target.desc;
+	CbFailing  *failing = cb_worker_failing;
+	bool		news;
 
 	if (failing == NULL)
-	{
-		failing = &cb_worker_database->failing[0];
-		for (int i = 1; i < CB_FAILING_INDEXES; i++)
-		{
-			if (cb_worker_database->failing[i].retry_at < failing->retry_at)
-				failing = &cb_worker_database->failing[i];
-		}
-		failing->indexoid = indexoid;
-		failing->failures = 0;
-	}
-	wait = CB_WORKER_RETRY_MS << Min(failing->failures, 6);
-	failing->failures++;
-	failing->retry_at = TimestampTzPlusMilliseconds(now,
-													Min(wait, CB_WORKER_RETRY_MAX_MS));
+		return true;
+	news = cb_desc_show_error(desc, cb_worker_target.attach_id, message);
+
+	/* a flush has noted it with its bucket, but what came after it has not */
+	if (failing != &desc->failing && cb_load_relaxed(&failing->failures) > 0)
+		return cb_fetch_add(&failing->reports, 1) == 0 && news;
+	cb_failing_note(&desc->failing);
+	return news;
 }
 
 static void
 cb_worker_note_error(const ErrorData *edata)
 {
 	CbDatabase *database = cb_worker_database;
-	TimestampTz now = GetCurrentTimestamp();
-	Oid			indexoid = cb_worker_indexoid;
+	const char *message = edata->message ? edata->message : "unknown error";
 
 	LWLockAcquire(database->lock, LW_EXCLUSIVE);
-	if (OidIsValid(indexoid))
-		cb_worker_add_failing(indexoid, now);
-	database->error_at = now;
+	database->error_at = GetCurrentTimestamp();
 	database->error_code = edata->sqlerrcode;
-	strlcpy(database->error, edata->message ? edata->message : "unknown error",
-			CB_ERROR_LENGTH);
+	strlcpy(database->error, message, CB_ERROR_LENGTH);
 	LWLockRelease(database->lock);
 
+	if (!cb_worker_blame(message))
+		return;
 	ereport(WARNING,
 			(errcode(edata->sqlerrcode),
 			 errmsg("could not flush cachebatch index %u of database %u: %s",
-					indexoid, MyDatabaseId,
-					edata->message ? edata->message : "unknown error"),
+					cb_worker_target.indexoid, MyDatabaseId, message),
 			 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
-			 errhint("Its entries stay in its journal; the flush is tried again.")));
+			 errhint("Its entries stay in its journal; the flush is tried again, without another message.")));
 }
 
 /* ---------- one index ---------- */
@@ -345,18 +299,27 @@ cb_worker_is_old(uint32 bucket)
 									  GetCurrentTimestamp(), cb_max_delay);
 }
 
-/* Still, when its turn has come?  A bucket flushed for nothing has few entries. */
+/*
+ * Still, when its turn has come?  A bucket flushed for nothing has few entries.
+ * One that fails can keep the journal short all the same.
+ */
 static bool
-cb_worker_is_wanted(const CbRequest *request)
+cb_worker_is_wanted(CbDesc *desc, const CbRequest *request)
 {
+	bool		waits = cb_failing_waits(&cb_pool_buckets[request->bucket].failing);
+
 	switch (request->cause)
 	{
-		case CB_FLUSH_DELAY:
-			return cb_worker_is_old(request->bucket);
-		case CB_FLUSH_PRESSURE:
-			return cb_pool_is_low();
-		default:
+		case CB_FLUSH_LIMIT:
 			return true;
+		case CB_FLUSH_READS:
+			return !cb_failing_waits(&desc->failing);
+		case CB_FLUSH_DELAY:
+			return !waits && cb_worker_is_old(request->bucket);
+		case CB_FLUSH_PRESSURE:
+			return !waits && cb_pool_is_low();
+		default:
+			return !waits;
 	}
 }
 
@@ -368,11 +331,15 @@ cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
 
 	if (attach_id == 0)
 		return;
-	if (cb_load_relaxed(&desc->tail) < from)
-		cb_flush_before(rel, desc);
-	if (cb_worker_is_wanted(request))
+	if (cb_load_relaxed(&desc->tail) < from && !cb_failing_waits(&desc->failing))
+		cb_flush_before(rel, desc, true);
+	if (cb_worker_is_wanted(desc, request))
+	{
+		cb_worker_failing = &cb_pool_buckets[request->bucket].failing;
 		(void) cb_flush_bucket(rel, desc, attach_id, request->bucket,
 							   request->cause);
+		cb_worker_failing = &desc->failing;
+	}
 	pg_atomic_fetch_add_u64(&cb_worker->requests, 1);
 }
 
@@ -419,7 +386,8 @@ cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 	PushActiveSnapshot(GetTransactionSnapshot());
 
 	more = cb_worker_flush_requests(rel, target);
-	cb_cooler_run(rel, target->desc);
+	if (!cb_failing_waits(&target->desc->failing))
+		cb_cooler_run(rel, target->desc);
 
 	PopActiveSnapshot();
 	cb_owner_end(&mark);
@@ -445,21 +413,24 @@ cb_worker_flush_index(void)
 {
 	CbTarget	target;
 	Relation	rel;
+	bool		waits;
 	bool		more = false;
 
-	if (!cb_worker_identify(&cb_worker_request, &target) ||
-		cb_worker_is_failing(target.indexoid))
+	if (!cb_worker_identify(&cb_worker_request, &target))
 		return false;
 	rel = cb_worker_open(&target);
 	if (rel == NULL)
 		return false;
 
-	cb_worker_indexoid = target.indexoid;
+	cb_worker_target = target;
+	cb_worker_failing = &target.desc->failing;
+	waits = cb_failing_waits(cb_worker_failing);
 	pg_atomic_write_u32(&cb_worker->indexoid, target.indexoid);
 	cb_worker_report_activity(rel);
 	if (cb_desc_find(rel) == target.desc)
 		more = cb_worker_flush_as_owner(rel, &target);
-	cb_worker_forget_failing(target.indexoid);
+	if (!waits)
+		cb_failing_forget(&target.desc->failing);
 	relation_close(rel, NoLock);	/* the lock goes with the transaction */
 	return more;
 }
@@ -494,7 +465,8 @@ cb_worker_transaction(void)
 	MemoryContext cxt = CurrentMemoryContext;
 	CbSlotMark	mark = cb_slot_mark();
 
-	cb_worker_indexoid = InvalidOid;
+	memset(&cb_worker_target, 0, sizeof(CbTarget));
+	cb_worker_failing = NULL;
 	pg_atomic_write_u32(&cb_worker->state, CB_WORKER_FLUSHING);
 	SetCurrentStatementStartTimestamp();
 	PG_TRY();

@@ -24,8 +24,6 @@
 
 #define CB_MAX_DATABASES	64
 #define CB_MAX_WORKERS		64
-#define CB_ERROR_LENGTH		256
-#define CB_FAILING_INDEXES	8
 
 typedef enum CbWorkerState
 {
@@ -54,14 +52,6 @@ typedef struct CbWorker
 	pg_atomic_uint64 entries;	/* moved to trees */
 } CbWorker;
 
-/* an index whose flush failed is left alone for some time */
-typedef struct CbFailingIndex
-{
-	Oid			indexoid;
-	int			failures;
-	TimestampTz retry_at;
-} CbFailingIndex;
-
 typedef struct CbDatabase
 {
 	LWLock	   *lock;
@@ -78,7 +68,6 @@ typedef struct CbDatabase
 	pg_atomic_uint64 requests;
 	pg_atomic_uint64 entries;
 
-	CbFailingIndex failing[CB_FAILING_INDEXES];
 	TimestampTz error_at;		/* 0: there was none */
 	int			error_code;
 	char		error[CB_ERROR_LENGTH];

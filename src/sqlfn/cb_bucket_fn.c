@@ -16,10 +16,12 @@
 
 #include "access/relation.h"
 #include "bucket/cb_bucket.h"
+#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "sqlfn/cb_sqlfn.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -46,6 +48,8 @@ typedef struct CbDescRow
 	CbPos		head;
 	CbPos		tail;
 	TimestampTz attached_at;
+	uint32		failing_buckets;
+	char		error[CB_ERROR_LENGTH];
 } CbDescRow;
 
 typedef struct CbBucketRow
@@ -55,6 +59,7 @@ typedef struct CbBucketRow
 	uint64		sorted;
 	uint32		flushing;		/* chunks that have an owner */
 	bool		queued;
+	uint32		failures;
 	TimestampTz since;			/* 0: no chunk */
 } CbBucketRow;
 
@@ -130,6 +135,7 @@ static void
 cb_bucket_fn_sum_bucket(CbDescRow *row, const CbDesc *desc, CbBucket *bucket,
 						uint32 *seen)
 {
+	row->failing_buckets += cb_bucket_is_failing(bucket);
 	LWLockAcquire(&bucket->lock, LW_SHARED);
 	for (uint32 i = 0; i < bucket->nchunks; i++)
 	{
@@ -166,6 +172,7 @@ cb_bucket_fn_copy_desc(CbDesc *desc, CbDescRow *row, uint32 *seen)
 	row->attached_at = desc->attached_at;
 
 	row->tail = cb_load_acquire(&desc->tail);
+	strlcpy(row->error, desc->error, CB_ERROR_LENGTH);
 
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 		cb_bucket_fn_sum_bucket(row, desc, &cb_pool_buckets[desc->buckets[i]],
@@ -175,10 +182,11 @@ cb_bucket_fn_copy_desc(CbDesc *desc, CbDescRow *row, uint32 *seen)
 }
 
 static void
-cb_bucket_fn_put_desc(const CbDescRow *row, ReturnSetInfo *rsinfo)
+cb_bucket_fn_put_desc(const CbDescRow *row, bool show_error,
+					  ReturnSetInfo *rsinfo)
 {
-	Datum		values[11];
-	bool		nulls[11] = {false};
+	Datum		values[13] = {0};
+	bool		nulls[13] = {false};
 
 	values[0] = ObjectIdGetDatum(row->key.dbNode);
 	values[1] = ObjectIdGetDatum(row->indexoid);
@@ -193,14 +201,23 @@ cb_bucket_fn_put_desc(const CbDescRow *row, ReturnSetInfo *rsinfo)
 	values[8] = Int64GetDatum((int64) (Max(row->head, row->tail) - row->tail));
 	values[9] = BoolGetDatum(row->tail >= row->from);
 	values[10] = TimestampTzGetDatum(row->attached_at);
+	values[11] = Int32GetDatum((int32) row->failing_buckets);
+	nulls[12] = row->error[0] == '\0' || !show_error;
+	if (!nulls[12])
+		values[12] = CStringGetTextDatum(row->error);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* one row for each attached index, of all databases */
+/*
+ * One row for each attached index, of all databases.  What an error says may quote
+ * data of a table.
+ */
 Datum
 cache_batch_stat_get_descriptors(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		show_error = has_privs_of_role(GetUserId(),
+											   ROLE_PG_READ_ALL_STATS);
 	uint32	   *seen;
 
 	cb_require_preload();
@@ -215,7 +232,7 @@ cache_batch_stat_get_descriptors(PG_FUNCTION_ARGS)
 
 		CHECK_FOR_INTERRUPTS();
 		if (cb_bucket_fn_copy_desc(&cb_pool_descs[i], &row, seen))
-			cb_bucket_fn_put_desc(&row, rsinfo);
+			cb_bucket_fn_put_desc(&row, show_error, rsinfo);
 	}
 	pfree(seen);
 
@@ -230,6 +247,7 @@ cb_bucket_fn_copy_bucket(CbBucket *bucket, CbBucketRow *row)
 	memset(row, 0, sizeof(CbBucketRow));
 	row->number = bucket->number;
 	row->queued = cb_load_relaxed(&bucket->queued) != 0;
+	row->failures = cb_load_relaxed(&bucket->failing.failures);
 	LWLockAcquire(&bucket->lock, LW_SHARED);
 	for (uint32 i = 0; i < bucket->nchunks; i++)
 	{
@@ -264,8 +282,8 @@ static void
 cb_bucket_fn_put_bucket(const CbBucketRow *row, int position,
 						ReturnSetInfo *rsinfo)
 {
-	Datum		values[9];
-	bool		nulls[9] = {false};
+	Datum		values[10];
+	bool		nulls[10] = {false};
 
 	values[0] = Int32GetDatum(position);
 	values[1] = Int32GetDatum((int32) row->number);
@@ -277,6 +295,7 @@ cb_bucket_fn_put_bucket(const CbBucketRow *row, int position,
 	values[7] = BoolGetDatum(row->queued);
 	values[8] = TimestampTzGetDatum(row->since);
 	nulls[8] = row->since == 0;
+	values[9] = Int32GetDatum((int32) row->failures);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

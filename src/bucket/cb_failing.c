@@ -1,0 +1,199 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_failing.c
+ *	  Buckets whose flush fails, as one of their leaves is damaged, say.
+ *
+ * The failure is noted with the bucket, so that what is wrong with one range of
+ * keys does not stop the others: who chooses a bucket to make room leaves it
+ * out, and it takes no more entries than its share of the pool.
+ *
+ * Its chunks stay, and with them the journal's tail would stay for ever.  So when
+ * the journal is too long, their entries are appended once more, and minpos is
+ * raised to where they are now:
+ *
+ *	- The chunks are owned meanwhile, as for a flush: nobody retires them half
+ *	  way, and they keep the index attached.
+ *	- minpos is raised when the last of them is in the journal, under the
+ *	  descriptor's lock, exclusively: who reads the positions of chunks holds
+ *	  it.  The head that he read before lies at or below the new positions, or
+ *	  bounds the tail itself.
+ *	- An error or a crash on the way leaves some entries in the journal twice.
+ *	  That is what they are afterwards, too, until the tail has moved: those who
+ *	  read the journal take the later one of two equal entries, and a sweep puts
+ *	  one into the tree (I5).
+ *	- A VACUUM that has read the head before, and waits for these chunks, must
+ *	  not leave what is appended now in the journal: desc->again says how far the
+ *	  tail has to come (I4).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#define CB_FAILING_RETRY_MS		1000	/* after the first failure */
+#define CB_FAILING_RETRY_MAX_MS	60000
+
+void
+cb_failing_note(CbFailing *failing)
+{
+	uint32		before = cb_fetch_add(&failing->failures, 1);
+	int			wait = CB_FAILING_RETRY_MS << Min(before, 6);
+
+	cb_store_relaxed(&failing->retry_at,
+					 TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+												 Min(wait, CB_FAILING_RETRY_MAX_MS)));
+}
+
+void
+cb_failing_forget(CbFailing *failing)
+{
+	/* it is read by all who publish */
+	if (likely(cb_load_relaxed(&failing->failures) == 0 &&
+			   cb_load_relaxed(&failing->reports) == 0))
+		return;
+	cb_store_relaxed(&failing->failures, 0);
+	cb_store_relaxed(&failing->reports, 0);
+}
+
+bool
+cb_failing_waits(CbFailing *failing)
+{
+	return unlikely(cb_load_relaxed(&failing->failures) != 0) &&
+		(TimestampTz) cb_load_relaxed(&failing->retry_at) > GetCurrentTimestamp();
+}
+
+/* ---------- appending again ---------- */
+
+typedef struct CbAgain
+{
+	CbDesc	   *desc;			/* owned chunks keep it attached */
+	CbPos		first;			/* of the entries; 0: none was appended yet */
+	bool		broken;			/* the journal is not the one we know */
+} CbAgain;
+
+static bool
+cb_again_lock(void *arg)
+{
+	LWLockAcquire(&((CbAgain *) arg)->desc->publish, LW_EXCLUSIVE);
+	return true;
+}
+
+static int
+cb_again_reserve(void *arg, int first, int n, CbPos head)
+{
+	CbAgain    *again = arg;
+
+	again->broken = again->desc->head != head;
+	return again->broken ? 0 : n;
+}
+
+static void
+cb_again_fill(void *arg, int first, int n, CbPos pos, CbPos head)
+{
+	CbAgain    *again = arg;
+
+	if (again->first == 0)
+		again->first = pos;
+	again->desc->head = head;
+	cb_store_release(&again->desc->again, head);
+}
+
+static void
+cb_again_unlock(void *arg)
+{
+	LWLockRelease(&((CbAgain *) arg)->desc->publish);
+}
+
+static const CbAppendSink cb_again_sink = {
+	.lock = cb_again_lock,
+	.reserve = cb_again_reserve,
+	.fill = cb_again_fill,
+	.unlock = cb_again_unlock
+};
+
+/* Lists the entries of the owned chunks, where they stand; returns how many. */
+static int
+cb_again_collect(CbPoolChunk **chunks, int nchunks, CbSortEntry **entries)
+{
+	uint32		total = 0;
+	int			n = 0;
+
+	for (int i = 0; i < nchunks; i++)
+		total += cb_chunk_count(&chunks[i]->chunk);
+	*entries = MemoryContextAllocHuge(CurrentMemoryContext,
+									  sizeof(CbSortEntry) * (total + 1));
+	for (int i = 0; i < nchunks; i++)
+	{
+		uint32		count = cb_chunk_count(&chunks[i]->chunk);
+
+		for (uint32 j = 0; j < count; j++)
+			(*entries)[n++].itup =
+				(IndexTuple) cb_chunk_entry(&chunks[i]->chunk, j);
+	}
+	return n;
+}
+
+/* Appends the entries of owned chunks; false: not all of them. */
+static bool
+cb_again_append(Relation rel, CbAgain *again, CbPoolChunk **chunks, int nchunks)
+{
+	CbDesc	   *desc = again->desc;
+	CbSortEntry *entries;
+	int			n = cb_again_collect(chunks, nchunks, &entries);
+	uint64		length;
+	int			done;
+
+#ifdef CB_MUTATE_I7_AGAIN
+	n = 0;
+#endif
+	done = cb_journal_append(rel, entries, n, &cb_again_sink, again, &length);
+	pfree(entries);
+	if (done < n)
+		return false;
+	CB_TEST_POINT("appended-again");
+	(void) cb_desc_lock(desc, true);
+	for (int i = 0; i < nchunks; i++)
+		chunks[i]->minpos = again->first;
+	cb_desc_unlock(desc);
+	return true;
+}
+
+/* The caller holds RowExclusiveLock on the index and no LWLock. */
+bool
+cb_bucket_append_again(Relation rel, CbDesc *desc, uint64 attach_id,
+					   uint32 bucket)
+{
+	CbAgain		again = {.desc = desc};
+	CbSlotMark	mark = cb_slot_mark();
+	CbPoolChunk *chunks[CB_BUCKET_MAX_CHUNKS];
+	int			nchunks = cb_bucket_seal(desc, attach_id, bucket, chunks);
+	bool		done = false;
+
+	if (nchunks <= 0)
+		return false;
+	PG_TRY();
+	{
+		done = cb_again_append(rel, &again, chunks, nchunks);
+	}
+	PG_FINALLY();
+	{
+		cb_slot_release_to(mark);
+	}
+	PG_END_TRY();
+	if (again.broken)
+		(void) cb_desc_detach(desc, attach_id);
+	return done;
+}
+
+void
+cb_bucket_note_again(CbDesc *desc, uint64 attach_id)
+{
+	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
+	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
+		cb_store_release(&desc->again, desc->head);
+	LWLockRelease(&desc->publish);
+}
