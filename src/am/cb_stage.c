@@ -526,7 +526,7 @@ cb_publish_to_tree(CbPublication *pub, CbKeyDesc *kd, CbSortEntry *entries,
 
 	memset(&stats, 0, sizeof(stats));
 	cb_churn_begin(kd, pub->stage->nunchanged > 0);
-	cb_tree_apply(kd, entries, n, &stats);
+	(void) cb_tree_apply(kd, entries, n, &stats);
 	cb_churn_end(kd);
 	cb_stat_add(pub->rel, CB_STAT_DIRECT, n);
 	cb_tree_count_applied(pub->rel, &stats);

@@ -46,6 +46,7 @@
 #include "core/cb_filter.h"
 #include "core/cb_freelist.h"
 #include "journal/cb_journal.h"
+#include "range/cb_range.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
@@ -67,6 +68,9 @@ typedef struct CbPoolChunk
 	uint32		bucket;			/* that it was opened for, or that was joined
 								 * with; lists it while nobody owns it */
 	uint32		nlists;			/* desc->lock EXCL, or its owner's */
+	uint32		moved;			/* the owner's: entries of it that are not
+								 * right of this one, counted from 1, have left
+								 * for the tree or a run; 0: none */
 } CbPoolChunk;
 
 /*
@@ -93,6 +97,8 @@ typedef struct CbBucket
 								 * since they were last merged; a hint */
 	cb_atomic32 read_range;		/* the range page of the last of them; a hint */
 	CbFailing	failing;		/* its flush */
+	uint64		place_attach_id;	/* the attachment that the place is of */
+	CbRangePlace place;			/* where to go on with a merge */
 	uint32		fence_len;		/* 0: minus infinity */
 	union
 	{
@@ -100,6 +106,16 @@ typedef struct CbBucket
 		uint64		align;
 	}			fence;			/* the range's lower bound, a separator */
 } CbBucket;
+
+/*
+ * How far a sweep came that gave way: of the entries below upto, those that are
+ * not right of the one at this position are in the tree.
+ */
+typedef struct CbSweepPlace
+{
+	CbPos		upto;			/* 0: there is none */
+	CbPos		at;
+} CbSweepPlace;
 
 typedef enum CbDescState
 {
@@ -132,6 +148,7 @@ typedef struct CbDesc
 	cb_atomic32 nrecent;		/* entries published lately, and those of them */
 	cb_atomic32 nunchanged;		/* that are new versions; hints */
 	cb_atomic32 npaused;		/* flushes that do not ask the table; a hint */
+	CbSweepPlace sweep_place;	/* where to go on with a sweep */
 
 	/*
 	 * May entries be in range buffers?  Set before they leave their chunks;
@@ -455,6 +472,14 @@ extern int	cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 bucket,
 
 /* Takes owned chunks, which are in the tree, out of all lists; disowns them. */
 extern void cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n);
+
+/* Where a merge of the bucket's range, or a sweep, is to be gone on with. */
+extern CbRangePlace cb_bucket_get_place(uint32 bucket, uint64 attach_id);
+extern void cb_bucket_set_place(uint32 bucket, uint64 attach_id,
+								const CbRangePlace *place);
+extern CbSweepPlace cb_desc_get_sweep_place(CbDesc *desc, uint64 attach_id);
+extern void cb_desc_set_sweep_place(CbDesc *desc, uint64 attach_id,
+									const CbSweepPlace *place);
 
 /* where an attachment stands in the journal */
 typedef struct CbBucketPositions

@@ -653,6 +653,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&desc->nrecent, 0);
 	cb_store_relaxed(&desc->nunchanged, 0);
 	cb_store_relaxed(&desc->npaused, 0);
+	desc->sweep_place.upto = 0;
 	if (attach->has_ranges)
 		cb_store_relaxed(&desc->has_ranges, 1);
 	cb_store_relaxed(&desc->cool_at, 0);

@@ -139,6 +139,59 @@ cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n)
 	ConditionVariableBroadcast(&desc->cv);
 }
 
+/*
+ * The bucket may be another attachment's by now, or become one's: its place is
+ * for one only.
+ */
+CbRangePlace
+cb_bucket_get_place(uint32 number, uint64 attach_id)
+{
+	CbBucket   *bucket = &cb_pool_buckets[number];
+	CbRangePlace place = {0};
+
+	LWLockAcquire(&bucket->lock, LW_SHARED);
+	if (bucket->place_attach_id == attach_id)
+		place = bucket->place;
+	LWLockRelease(&bucket->lock);
+	return place;
+}
+
+void
+cb_bucket_set_place(uint32 number, uint64 attach_id, const CbRangePlace *place)
+{
+	CbBucket   *bucket = &cb_pool_buckets[number];
+
+	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+	bucket->place_attach_id = attach_id;
+	bucket->place = *place;
+	LWLockRelease(&bucket->lock);
+}
+
+/* The sweep lock is held. */
+CbSweepPlace
+cb_desc_get_sweep_place(CbDesc *desc, uint64 attach_id)
+{
+	CbSweepPlace place = {0};
+
+	if (cb_seal_lock(desc, attach_id))
+	{
+		place = desc->sweep_place;
+		LWLockRelease(&desc->lock);
+	}
+	return place;
+}
+
+void
+cb_desc_set_sweep_place(CbDesc *desc, uint64 attach_id,
+						const CbSweepPlace *place)
+{
+	if (cb_seal_lock(desc, attach_id))
+	{
+		desc->sweep_place = *place;
+		LWLockRelease(&desc->lock);
+	}
+}
+
 bool
 cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 					CbBucketPositions *positions)

@@ -13,8 +13,8 @@
  * read as fast.
  *
  * It takes its lock on the table only if that can be had at once, and gives it
- * back at the end of the pass: VACUUM is not at work meanwhile, and does not
- * wait long.
+ * back at the end of the pass, which is the next leaf if somebody waits for it:
+ * VACUUM is not at work meanwhile, and does not wait long.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,9 @@
 
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
+#include "base/cb_waiter.h"
 #include "catalog/pg_class.h"
+#include "common/pg_prng.h"
 #include "flush/cb_flush.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -61,6 +63,9 @@ typedef struct CbCooler
 	int			run;			/* leaves in turn that are not */
 } CbCooler;
 
+/* blocks whose ages are looked at, in an index that has more */
+#define CB_COOLER_SAMPLE	65536
+
 /* Is it one of a run of cold leaves? */
 static bool
 cb_cooler_is_cold(Relation rel, BlockNumber leaf, void *arg)
@@ -76,7 +81,8 @@ cb_cooler_is_cold(Relation rel, BlockNumber leaf, void *arg)
 
 /*
  * The first epoch such that what was written later fits the threshold, by
- * classes of ages.
+ * classes of ages: of all blocks, or of one of every so many, anywhere among
+ * them, so that it takes no longer in a large index.
  */
 static uint32
 cb_cooler_choose_epoch(Relation rel, int64 threshold, uint32 clock)
@@ -85,10 +91,17 @@ cb_cooler_choose_epoch(Relation rel, int64 threshold, uint32 clock)
 	int64		room = threshold / (BLCKSZ / 1024);
 	int64		classes[CB_HEAT_CLASSES] = {0};
 	int			class = 0;
+	int64		stretch = nblocks / CB_COOLER_SAMPLE + 1;
 	uint32		age;
 
-	for (BlockNumber block = 1; block < nblocks; block++)
-		classes[cb_heatmap_class(clock - cb_cooler_leaf_epoch(rel, block, clock))]++;
+	for (int64 first = 1; first < nblocks; first += stretch)
+	{
+		int64		n = Min(stretch, nblocks - first);
+		BlockNumber block = first +
+			pg_prng_uint64_range(&pg_global_prng_state, 0, n - 1);
+
+		classes[cb_heatmap_class(clock - cb_cooler_leaf_epoch(rel, block, clock))] += n;
+	}
 	while (class < CB_HEAT_CLASSES - 1 && classes[class] <= room)
 		room -= classes[class++];
 	age = Max(cb_heatmap_class_age(class), CB_COOLER_MIN_AGE);
@@ -173,6 +186,7 @@ cb_cooler_pass(Relation rel, CbDesc *desc, uint64 attach_id, int64 threshold)
 	CbCooler	cooler;
 	CbKeyDesc	kd;
 
+	CB_TEST_POINT("cooler-locked");
 	if (!cb_cooler_begin(rel, desc, attach_id, threshold, &cooler, range))
 		return;
 	range->is_cold = cb_cooler_is_cold;
@@ -230,6 +244,8 @@ cb_cooler_run(Relation rel, CbDesc *desc)
 		cb_cooler_put_off(desc, CB_COOLER_PAUSE_MS);
 		return;
 	}
+	(void) cb_waiter_watch_table(heapoid, ShareUpdateExclusiveLock);
 	cb_cooler_pass(rel, desc, attach_id, threshold);
+	cb_waiter_forget_table();
 	UnlockRelationOid(heapoid, ShareUpdateExclusiveLock);
 }

@@ -19,6 +19,7 @@
 
 #include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
 #include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
@@ -51,7 +52,8 @@ typedef struct CbFlush
 	CbPoolChunk *chunks[CB_BUCKET_MAX_CHUNKS];
 	int			n;
 	CbSortEntry *entries;
-	int64		nspilled;		/* entries that went to range buffers */
+	int			nmoved;			/* entries that have left, in their order */
+	int64		nspilled;		/* of these, entries that went to range buffers */
 	CbApplyStats stats;
 } CbFlush;
 
@@ -61,15 +63,31 @@ cb_flush_count(const CbFlush *flush)
 	Relation	rel = flush->rel;
 
 	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + flush->cause, 1);
-	cb_stat_add(rel, CB_STAT_FLUSHED, flush->n);
+	cb_stat_add(rel, CB_STAT_FLUSHED, flush->nmoved);
 	cb_stat_add(rel, CB_STAT_SPILLED, flush->nspilled);
 	cb_tree_count_applied(rel, &flush->stats);
-	cb_worker_count_entries(flush->n);
+	cb_worker_count_entries(flush->nmoved);
 }
 
 /* ---------- one bucket ---------- */
 
-/* Lists the entries of the owned chunks, where they stand. */
+/* Lists the entries of an owned chunk, where they stand. */
+static void
+cb_flush_collect_chunk(CbFlush *flush, const CbPoolChunk *chunk)
+{
+	uint32		count = cb_chunk_count(&chunk->chunk);
+	CbSortEntry *entries = flush->entries + flush->n;
+
+	for (uint32 i = 0; i < count; i++)
+		cb_key_fill_sort_entry(&flush->kd, &entries[i],
+							   (IndexTuple) cb_chunk_entry(&chunk->chunk, i));
+	if (chunk->moved > 0)
+		count = cb_key_keep_right(&flush->kd, entries, count,
+								  (IndexTuple) cb_chunk_entry(&chunk->chunk,
+															  chunk->moved - 1));
+	flush->n += count;
+}
+
 static void
 cb_flush_collect(CbFlush *flush)
 {
@@ -80,13 +98,35 @@ cb_flush_collect(CbFlush *flush)
 	flush->entries = MemoryContextAllocHuge(CurrentMemoryContext,
 											sizeof(CbSortEntry) * (total + 1));
 	for (int i = 0; i < flush->nchunks; i++)
-	{
-		const CbChunk *chunk = &flush->chunks[i]->chunk;
-		uint32		count = cb_chunk_count(chunk);
+		cb_flush_collect_chunk(flush, flush->chunks[i]);
+}
 
-		for (uint32 j = 0; j < count; j++)
-			cb_key_fill_sort_entry(&flush->kd, &flush->entries[flush->n++],
-								   (IndexTuple) cb_chunk_entry(chunk, j));
+/*
+ * It gave way: takes down how far it came, for each chunk, for whoever owns it
+ * next.
+ */
+static void
+cb_flush_note_moved(CbFlush *flush)
+{
+	for (int i = 0; i < flush->nchunks; i++)
+	{
+		CbPoolChunk *chunk = flush->chunks[i];
+		uint32		count = cb_chunk_count(&chunk->chunk);
+		const char *latest = NULL;
+
+		for (int j = flush->nmoved - 1; j >= 0 && latest == NULL; j--)
+		{
+			const char *itup = (const char *) flush->entries[j].itup;
+
+			if (itup >= chunk->chunk.data &&
+				itup < chunk->chunk.data + chunk->chunk.size)
+				latest = itup;
+		}
+		for (uint32 j = 0; j < count && latest != NULL; j++)
+		{
+			if (cb_chunk_entry(&chunk->chunk, j) == latest)
+				chunk->moved = j + 1;
+		}
 	}
 }
 
@@ -143,18 +183,29 @@ cb_flush_spill_mode(const CbFlush *flush)
 
 /* Moves the entries down.  Others know of ranges before chunks are retired. */
 static void
-cb_flush_move(CbFlush *flush)
+cb_flush_move(CbFlush *flush, uint32 bucket)
 {
-	flush->nspilled = cb_range_apply(&flush->kd, flush->entries, flush->n,
-									 cb_flush_spill_mode(flush), &flush->stats);
+	CbRangePlace place = cb_bucket_get_place(bucket, flush->attach_id);
+
+	flush->nmoved = cb_range_apply(&flush->kd, flush->entries, flush->n,
+								   cb_flush_spill_mode(flush), &place,
+								   &flush->stats, &flush->nspilled);
+	if (flush->nmoved < flush->n)
+	{
+		cb_flush_note_moved(flush);
+		cb_bucket_set_place(bucket, flush->attach_id, &place);
+	}
 #ifndef CB_MUTATE_I1_RANGEFLAG
 	if (flush->nspilled > 0)
 		cb_store_release(&flush->desc->has_ranges, 1);
 #endif
 }
 
-/* The chunks are owned.  Comparisons run; an error leaves them as they are. */
-static void
+/*
+ * The chunks are owned.  Comparisons run; an error leaves them as they are, and
+ * so does giving way: then false.
+ */
+static bool
 cb_flush_apply(CbFlush *flush, uint32 bucket)
 {
 	cb_key_init(&flush->kd, flush->rel);
@@ -167,15 +218,21 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 #endif
 	CB_TEST_POINT("flush-sealed");
 	cb_key_sort(&flush->kd, flush->entries, flush->n);
-	cb_flush_move(flush);
+	cb_flush_move(flush, bucket);
 	CB_TEST_POINT("flush-applied");
 	cb_churn_end(&flush->kd);
+	if (flush->nmoved < flush->n)
+	{
+		cb_flush_count(flush);
+		return false;
+	}
 	cb_flush_adapt(flush, bucket);
 #ifndef CB_MUTATE_I1_RETIRE_FIRST
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
 #endif
 	CB_TEST_POINT("flush-retired");
 	cb_flush_count(flush);
+	return true;
 }
 
 /* Notes that a flush has failed, unless it was stopped; within PG_CATCH. */
@@ -195,7 +252,10 @@ cb_flush_forget_error(CbDesc *desc, uint64 attach_id, uint32 bucket)
 	(void) cb_desc_show_error(desc, attach_id, "");
 }
 
-/* Flushes the chunks of a bucket that nobody owns; returns how many. */
+/*
+ * Flushes the chunks of a bucket that nobody owns; returns how many, 0 also if
+ * it gave way.
+ */
 static int
 cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
@@ -214,7 +274,11 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	{
 		PG_TRY();
 		{
-			cb_flush_apply(&flush, bucket);
+			if (!cb_flush_apply(&flush, bucket))
+			{
+				cb_slot_release_to(mark);
+				flush.nchunks = 0;
+			}
 		}
 		PG_CATCH();
 		{
@@ -341,19 +405,25 @@ cb_flush_merge_end(Relation rel, CbFlushMerge *merge)
 
 /*
  * Merges the runs of the range that scans of the bucket's keys had to read,
- * unless somebody is at it; what is in the bucket stays there.
+ * unless somebody is at it; what is in the bucket stays there.  False: it gave
+ * way.
  */
 static bool
-cb_flush_bucket_range(Relation rel, CbBucket *bucket)
+cb_flush_bucket_range(Relation rel, uint64 attach_id, uint32 bucket)
 {
+	CbRangePlace place = cb_bucket_get_place(bucket, attach_id);
 	CbFlushMerge merge;
 
 	cb_flush_merge_begin(rel, &merge);
-	cb_range_merge_at(&merge.kd, cb_load_relaxed(&bucket->read_range),
-					  &merge.stats);
+	cb_range_merge_at(&merge.kd,
+					  cb_load_relaxed(&cb_pool_buckets[bucket].read_range),
+					  &place, &merge.stats);
 	(void) cb_flush_merge_end(rel, &merge);
 	cb_stat_add(rel, CB_STAT_FLUSHES_READS, 1);
-	return true;
+	if (!cb_waiter_is_there())
+		return true;
+	cb_bucket_set_place(bucket, attach_id, &place);
+	return false;
 }
 
 /*
@@ -375,7 +445,7 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
 	if (cause == CB_FLUSH_READS)
-		return cb_flush_bucket_range(rel, &cb_pool_buckets[bucket]);
+		return cb_flush_bucket_range(rel, attach_id, bucket);
 	if (RecoveryInProgress() ||
 		!cb_flush_let_go(rel, desc, attach_id, bucket, cause))
 		return false;

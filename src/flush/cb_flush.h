@@ -33,8 +33,9 @@ typedef enum CbFlushCause
 
 /*
  * Moves the journal up to its head at the time of the call, or up to limit,
- * into the tree.  wait: wait for another sweep of the index to end first, else
- * return false if there is one.
+ * into the tree, unless it gives way to one who waits for its locks.  wait: wait
+ * for another sweep of the index to end first, else return false if there is
+ * one.
  */
 extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
 
@@ -62,8 +63,8 @@ extern bool cb_cooler_is_due(const CbDesc *desc, TimestampTz now);
 extern void cb_flush_request_before(CbDesc *desc);
 
 /*
- * Flushes a bucket of an attachment.  False if there was nothing to do, or
- * the attachment is gone.
+ * Flushes a bucket of an attachment.  False if there was nothing to do, the
+ * attachment is gone, or it gave way to one who waits for its locks.
  */
 extern bool cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id,
 							uint32 bucket, CbFlushCause cause);

@@ -24,6 +24,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -39,6 +40,7 @@ typedef struct CbSweep
 	uint64		attach_id;		/* 0: it has no buckets */
 	CbPos		limit;
 	bool		skip;			/* publish what the tree does not take */
+	CbSweepPlace place;			/* where to go on */
 } CbSweep;
 
 /* entries of a sweep that the tree does not take, at most */
@@ -55,8 +57,9 @@ cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stat
 /* ---------- what the tree does not take ---------- */
 
 /*
- * Applies entries in a subtransaction.  Returns how many were, in turn, before an
- * error; NULL in *error if there was none.  An interrupt is passed on.
+ * Applies entries in a subtransaction.  Returns how many were, in turn: fewer than
+ * n if it gave way, or after an error, which is in *error, else NULL.  An
+ * interrupt is passed on.
  */
 static int
 cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
@@ -68,6 +71,7 @@ cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	ResourceOwner owner = CurrentResourceOwner;
 	CbSlotMark	mark = cb_slot_mark();
 	int64		before = stats->entries + stats->duplicates;
+	volatile int done = 0;
 
 	*error = NULL;
 	BeginInternalSubTransaction(NULL);
@@ -75,7 +79,7 @@ cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	PG_TRY();
 	{
 		CB_TEST_POINT("sweep-try");
-		cb_tree_apply(kd, entries, n, stats);
+		done = cb_tree_apply(kd, entries, n, stats);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -91,7 +95,7 @@ cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	MemoryContextDelete(apply_cxt);
 	CurrentResourceOwner = owner;
 	if (*error == NULL)
-		return n;
+		return done;
 	if ((*error)->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		ReThrowError(*error);
 	return stats->entries + stats->duplicates - before;
@@ -111,8 +115,11 @@ cb_sweep_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
 	CB_TEST_POINT("sweep-published");
 }
 
-/* Applies entries, but those at which there is an error: they are published. */
-static void
+/*
+ * Applies entries, but those at which there is an error: they are published.
+ * Returns how many are either; fewer than n if it gave way.
+ */
+static int
 cb_sweep_apply_or_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries,
 						  int n, CbApplyStats *stats)
 {
@@ -138,13 +145,40 @@ cb_sweep_apply_or_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries,
 	}
 	if (nskipped > 0)
 		cb_sweep_publish(sweep, kd, skipped, nskipped, error);
+	return done;
 }
 
 /* ---------- one sweep ---------- */
 
 /*
+ * Leaves out what an earlier sweep has brought to the tree before it gave way.
+ * The entries are in the journal's order.
+ */
+static void
+cb_sweep_go_on(const CbKeyDesc *kd, CbJournalBatch *batch,
+			   const CbSweepPlace *place)
+{
+	IndexTuple	upto = NULL;
+	int			below = 0;
+	int			kept;
+
+	while (below < batch->n && batch->entries[below].pos < place->upto)
+	{
+		if (batch->entries[below].pos == place->at)
+			upto = batch->entries[below].itup;
+		below++;
+	}
+	if (upto == NULL)
+		return;
+	kept = cb_key_keep_right(kd, batch->entries, below, upto);
+	memmove(batch->entries + kept, batch->entries + below,
+			(batch->n - below) * sizeof(CbSortEntry));
+	batch->n -= below - kept;
+}
+
+/*
  * Sweeps up to a position; the sweep lock is held.  False: the journal ended
- * before.
+ * before, or it gave way, and the place is set.
  */
 static bool
 cb_sweep_run(CbSweep *sweep, CbPos end)
@@ -157,6 +191,7 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 	CbApplyStats stats = {0};
 	CbJournalBatch batch;
 	CbKeyDesc	kd;
+	int			done;
 
 	CB_TEST_POINT("sweep-start");
 	cb_key_init(&kd, rel);
@@ -165,21 +200,27 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 #ifdef CB_MUTATE_I1_TRUNCATE_FIRST
 	cb_journal_truncate(rel, &batch);
 #endif
+	cb_sweep_go_on(&kd, &batch, &sweep->place);
 	cb_key_sort(&kd, batch.entries, batch.n);
-	if (sweep->skip)
-		cb_sweep_apply_or_publish(sweep, &kd, batch.entries, batch.n, &stats);
-	else
+	done = sweep->skip ?
+		cb_sweep_apply_or_publish(sweep, &kd, batch.entries, batch.n, &stats) :
 		cb_tree_apply(&kd, batch.entries, batch.n, &stats);
 	CB_TEST_POINT("sweep-applied");
+	if (done < batch.n)
+	{
+		sweep->place.upto = batch.upto;
+		sweep->place.at = batch.entries[done - 1].pos;
+	}
 #ifndef CB_MUTATE_I1_TRUNCATE_FIRST
-	cb_journal_truncate(rel, &batch);
+	else
+		cb_journal_truncate(rel, &batch);
 #endif
-	if (batch.n > 0)
-		cb_sweep_count(rel, sweep->cause, batch.n, &stats);
+	if (done > 0)
+		cb_sweep_count(rel, sweep->cause, done, &stats);
 
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
-	return batch.upto >= end;
+	return done == batch.n && batch.upto >= end;
 }
 
 /* At this backend's first use: is the attachment of this file (U22)? */
@@ -221,16 +262,22 @@ cb_sweep_set_limit(CbSweep *sweep)
  */
 #define CB_SWEEP_MIN_PAGES		64
 
+/* and at most, where others may wait for a lock: no look while it is sorted */
+#define CB_SWEEP_MAX_PAGES		1024
+
 static uint64
 cb_sweep_piece(void)
 {
-	return Max((uint64) maintenance_work_mem * 1024 / 6 / BLCKSZ,
-			   CB_SWEEP_MIN_PAGES);
+	uint64		piece = Max((uint64) maintenance_work_mem * 1024 / 6 / BLCKSZ,
+							CB_SWEEP_MIN_PAGES);
+
+	return cb_waiter_is_watching() ? Min(piece, CB_SWEEP_MAX_PAGES) : piece;
 }
 
 /*
  * Sweeps as far as it may, in pieces; the sweep lock is held.  What is appended
- * meanwhile need not be: the journal is no longer than the index.
+ * meanwhile need not be: the journal is no longer than the index.  If it gives
+ * way, the next sweep goes on there, as long as the index has the same buckets.
  */
 static void
 cb_sweep_all(CbSweep *sweep)
@@ -241,14 +288,21 @@ cb_sweep_all(CbSweep *sweep)
 	CbPos		end;
 
 	cb_sweep_set_limit(sweep);
+	if (sweep->attach_id != 0)
+		sweep->place = cb_desc_get_sweep_place(sweep->desc, sweep->attach_id);
 	do
 	{
 		cb_tree_read_meta(sweep->rel, NULL, &meta);
 		end = Min(sweep->limit,
 				  CbPosMake(CbPosSeq(meta.journal_tail) + piece,
 							CB_JOURNAL_FIRST));
-	} while (cb_sweep_run(sweep, end) && end < sweep->limit && left-- > 0);
-	if (sweep->attach_id != 0)
+	} while (cb_sweep_run(sweep, end) && end < sweep->limit && left-- > 0 &&
+			 !cb_waiter_is_there());
+	if (sweep->attach_id == 0)
+		return;
+	if (cb_waiter_is_there())
+		cb_desc_set_sweep_place(sweep->desc, sweep->attach_id, &sweep->place);
+	else
 		cb_desc_note_tail(sweep->desc, sweep->attach_id, sweep->limit);
 }
 

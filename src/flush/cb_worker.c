@@ -5,10 +5,11 @@
  *
  * It takes requests from its database's queue and serves those for one index
  * in one transaction, which it ends after CB_WORKER_SLICE_MS, so that neither
- * its lock on the index nor its snapshot is in anyone's way.  It never waits
- * for a lock on an index: if somebody wants it for himself, the request is
- * dropped, and comes back with the next insertion or when the entries get too
- * old (B1).
+ * its lock on the index nor its snapshot is in anyone's way.  What takes longer
+ * is ended between two leaves if somebody waits for it (base/cb_waiter.h), and
+ * gone on with later.  It never waits for a lock on an index: if somebody wants
+ * it for himself, the request is dropped, and comes back with the next insertion
+ * or when the entries get too old (B1).
  *
  * It leaves when nothing was asked for some time, when a command wants its
  * database for itself, when the server shuts down, and for a database that
@@ -27,6 +28,7 @@
 #include "access/xact.h"
 #include "base/cb_base.h"
 #include "base/cb_ring.h"
+#include "base/cb_waiter.h"
 #include "catalog/pg_class.h"
 #include "flush/cb_pace.h"
 #include "flush/cb_worker.h"
@@ -323,23 +325,29 @@ cb_worker_is_wanted(CbDesc *desc, const CbRequest *request)
 	}
 }
 
+/* If it had to give way, the request is made once more. */
 static void
 cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
 {
 	CbPos		from;
 	uint64		attach_id = cb_desc_attachment(desc, rel, &from);
+	bool		done = true;
 
 	if (attach_id == 0)
 		return;
 	if (cb_load_relaxed(&desc->tail) < from && !cb_failing_waits(&desc->failing))
 		cb_flush_before(rel, desc, true);
-	if (cb_worker_is_wanted(desc, request))
+	if (cb_waiter_is_there())
+		done = false;
+	else if (cb_worker_is_wanted(desc, request))
 	{
 		cb_worker_failing = &cb_pool_buckets[request->bucket].failing;
-		(void) cb_flush_bucket(rel, desc, attach_id, request->bucket,
-							   request->cause);
+		done = cb_flush_bucket(rel, desc, attach_id, request->bucket,
+							   request->cause) || !cb_waiter_is_there();
 		cb_worker_failing = &desc->failing;
 	}
+	if (!done)
+		cb_queue_request(request->bucket, request->cause);
 	pg_atomic_fetch_add_u64(&cb_worker->requests, 1);
 }
 
@@ -360,7 +368,7 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 		cb_worker_flush_bucket(rel, target->desc, &cb_worker_request);
 		cb_worker_request.bucket = CB_NONE;
 		CHECK_FOR_INTERRUPTS();
-		if (cb_worker_must_leave() ||
+		if (cb_waiter_is_there() || cb_worker_must_leave() ||
 			cb_queue_take(cb_worker->place, &cb_worker_request) != CB_TAKEN_REQUEST)
 			return false;
 		if (!cb_worker_identify(&cb_worker_request, &next))
@@ -386,7 +394,7 @@ cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 	PushActiveSnapshot(GetTransactionSnapshot());
 
 	more = cb_worker_flush_requests(rel, target);
-	if (!cb_failing_waits(&target->desc->failing))
+	if (!cb_failing_waits(&target->desc->failing) && !cb_waiter_is_there())
 		cb_cooler_run(rel, target->desc);
 
 	PopActiveSnapshot();
@@ -427,6 +435,7 @@ cb_worker_flush_index(void)
 	waits = cb_failing_waits(cb_worker_failing);
 	pg_atomic_write_u32(&cb_worker->indexoid, target.indexoid);
 	cb_worker_report_activity(rel);
+	cb_waiter_begin(target.indexoid);
 	if (cb_desc_find(rel) == target.desc)
 		more = cb_worker_flush_as_owner(rel, &target);
 	if (!waits)
@@ -482,6 +491,7 @@ cb_worker_transaction(void)
 		cb_slot_release_to(mark);
 	}
 	PG_END_TRY();
+	cb_waiter_end();
 	MemoryContextSwitchTo(cxt);
 	pg_atomic_write_u32(&cb_worker->indexoid, InvalidOid);
 	pgstat_report_stat(false);

@@ -127,6 +127,7 @@ typedef struct CbRunCursor
 	CbRunWatch *watch;			/* NULL: the run cannot be given up */
 	int			npages;			/* data pages; 0: not known yet, or lost */
 	BlockNumber pages[CB_RUN_MAX_PAGES];
+	XLogRecPtr	lsn;			/* of the root: greater than of earlier runs */
 	int			at;				/* the one in the copy, -1: none */
 	int			ahead_of;		/* the one whose next was asked for, -1: none */
 	int			nentries;		/* of it */
@@ -208,12 +209,27 @@ extern bool cb_range_lock(Relation rel, BlockNumber range, bool wait);
 extern void cb_range_unlock(Relation rel, BlockNumber range);
 
 /*
- * Applies the range's runs as they are now, and n more entries, to the tree,
- * and retires the runs.  The range's lock is held.
+ * How far a merge came that gave way to one who waits for its lock: of the
+ * range's live runs that are no later than lsn, what is not right of that entry
+ * is in the tree.  It is entry number "ordinal" of the run with this root.
  */
-extern void cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
-						   const CbSortEntry *entries, int n,
-						   CbApplyStats *stats);
+typedef struct CbRangePlace
+{
+	XLogRecPtr	lsn;			/* 0: there is none */
+	BlockNumber range;
+	BlockNumber root;
+	uint32		ordinal;
+} CbRangePlace;
+
+/*
+ * Applies the range's runs as they are now, but for what was applied up to the
+ * place, and n more entries, to the tree, and retires the runs.  The range's
+ * lock is held.  If it gave way, the runs stay as they are, and *place is set.
+ * Returns how many of the n were applied.
+ */
+extern int	cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
+						   CbRangePlace *place, const CbSortEntry *entries,
+						   int n, CbApplyStats *stats);
 
 /* Frees what runs have given up, if nobody can be reading it. Lock held. */
 extern void cb_range_free_retired(Relation rel, BlockNumber range);
@@ -234,11 +250,12 @@ typedef enum CbSpillMode
 /*
  * Moves sorted entries down: each range's part of them becomes a run, or goes
  * to the leaves, with the range's runs if that pays.  The caller owns them, and
- * holds no LWLock.  stats: as cb_tree_apply().  Returns the entries that went
- * to runs.
+ * holds no LWLock.  place, stats: as cb_range_merge().  *spilled: the entries
+ * that went to runs.  Returns how many were moved: fewer than n if it gave way.
  */
-extern int64 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
-							CbSpillMode mode, CbApplyStats *stats);
+extern int	cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
+						   CbSpillMode mode, CbRangePlace *place,
+						   CbApplyStats *stats, int64 *spilled);
 
 /* Is the index so large that buckets spill? */
 extern bool cb_range_is_wanted(Relation rel);
@@ -253,10 +270,11 @@ extern void cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo,
 
 /*
  * Merges those of one range, unless somebody is at it.  The block may be
- * another page of the index by mistake: then nothing is done.
+ * another page of the index by mistake: then nothing is done.  place: as
+ * cb_range_merge().
  */
 extern void cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno,
-							  CbApplyStats *stats);
+							  CbRangePlace *place, CbApplyStats *stats);
 
 /*
  * Frees what runs of any range have given up, if nobody can be reading it, but

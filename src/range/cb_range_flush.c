@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_waiter.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
@@ -84,6 +85,7 @@ typedef struct CbRangeApply
 	IndexTuple	low;			/* bounds of the leaves of the whole batch, */
 	IndexTuple	high;			/* NULL: infinite */
 	int64		span;			/* leaves between them, about */
+	CbRangePlace *place;
 	CbApplyStats *stats;
 	int64		spilled;
 	CbRangeState state;
@@ -156,8 +158,11 @@ cb_range_is_ripe(const CbRangeApply *apply, int n)
 		cb_tree_count_leaves(apply->kd, state->low, state->high, most + 1) <= most;
 }
 
-/* Applies entries, with the range's runs if its lock can be had at once. */
-static void
+/*
+ * Applies entries, with the range's runs if its lock can be had at once; returns
+ * how many.
+ */
+static int
 cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
 {
 	Relation	rel = apply->kd->rel;
@@ -165,12 +170,10 @@ cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
 
 	if (apply->mode != CB_SPILL_OR_MERGE || apply->state.nruns == 0 ||
 		!cb_range_lock(rel, blkno, false))
-	{
-		cb_tree_apply(apply->kd, entries, n, apply->stats);
-		return;
-	}
-	cb_range_merge(apply->kd, blkno, entries, n, apply->stats);
+		return cb_tree_apply(apply->kd, entries, n, apply->stats);
+	n = cb_range_merge(apply->kd, blkno, apply->place, entries, n, apply->stats);
 	cb_range_unlock(rel, blkno);
+	return n;
 }
 
 /*
@@ -208,13 +211,13 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 	n = cb_range_count(apply, entries, n);
 	if (!apply->state.has_room ||
 		(apply->mode == CB_SPILL_OR_MERGE && cb_range_is_ripe(apply, n)))
-		cb_range_bring(apply, entries, n);
+		n = cb_range_bring(apply, entries, n);
 	else
 	{
 		if (cb_range_is_run(n))
 			written = cb_run_write(apply->kd, apply->state.blkno, entries, n);
 		if (written == 0)
-			cb_tree_apply(apply->kd, entries, n, apply->stats);
+			n = cb_tree_apply(apply->kd, entries, n, apply->stats);
 	}
 	apply->spilled += written;
 	MemoryContextSwitchTo(oldcxt);
@@ -222,22 +225,20 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 	return written > 0 ? written : n;
 }
 
-int64
+int
 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
-			   CbApplyStats *stats)
+			   CbRangePlace *place, CbApplyStats *stats, int64 *spilled)
 {
 	CbRangeApply *apply;
-	int64		spilled;
 	int			done = 0;
 
+	*spilled = 0;
 	if (mode == CB_SPILL_NEVER || !cb_range_is_run(n))
-	{
-		cb_tree_apply(kd, entries, n, stats);
-		return 0;
-	}
+		return cb_tree_apply(kd, entries, n, stats);
 	apply = palloc0(sizeof(CbRangeApply));
 	apply->kd = kd;
 	apply->mode = mode;
+	apply->place = place;
 	apply->stats = stats;
 	apply->low = cb_tree_find_low(kd, entries[0].itup);
 	apply->high = cb_tree_find_separator(kd, entries[n - 1].itup);
@@ -245,20 +246,17 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	(void) cb_key_prepare_hash(kd); /* in this memory context */
 	apply->root = cb_range_root(kd->rel);
 	if (n / apply->span >= cb_spill_target)
-	{
-		cb_tree_apply(kd, entries, n, stats);
-		done = n;
-	}
+		done = cb_tree_apply(kd, entries, n, stats);
 	else if (apply->root == 0)
 		apply->root = cb_range_create(kd->rel);
-	while (done < n)
+	while (done < n && (done == 0 || !cb_waiter_is_there()))
 	{
 		done += cb_range_apply_some(apply, entries + done, n - done);
 		CHECK_FOR_INTERRUPTS();
 	}
-	spilled = apply->spilled;
+	*spilled = apply->spilled;
 	pfree(apply);
-	return spilled;
+	return done;
 }
 
 /* ---------- several ranges ---------- */
@@ -269,7 +267,7 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
  */
 static BlockNumber
 cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
-				   bool wait, CbApplyStats *stats)
+				   bool wait, CbRangePlace *place, CbApplyStats *stats)
 {
 	Relation	rel = kd->rel;
 	CbRangeState *state = palloc(sizeof(CbRangeState));
@@ -283,7 +281,7 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
 		cb_range_lock(rel, blkno, wait))
 	{
 		if (state->nruns > 0)
-			cb_range_merge(kd, blkno, NULL, 0, stats);
+			(void) cb_range_merge(kd, blkno, place, NULL, 0, stats);
 		cb_range_free_retired(rel, blkno);
 		cb_range_unlock(rel, blkno);
 	}
@@ -292,12 +290,13 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
 }
 
 void
-cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbApplyStats *stats)
+cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbRangePlace *place,
+				  CbApplyStats *stats)
 {
 	CbCut		upto = {.kind = CB_CUT_MIN};
 
 	if (cb_range_is_at(kd->rel, blkno))
-		(void) cb_range_merge_one(kd, blkno, &upto, false, stats);
+		(void) cb_range_merge_one(kd, blkno, &upto, false, place, stats);
 }
 
 /* The range page right of the cut; InvalidBlockNumber: there are no ranges. */
@@ -322,10 +321,11 @@ cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi,
 {
 	BlockNumber blkno = cb_range_find_first(kd, lo);
 	BlockNumber moves = 0;
+	CbRangePlace place = {0};	/* a session's: it does not give way */
 
 	while (blkno != InvalidBlockNumber)
 	{
-		blkno = cb_range_merge_one(kd, blkno, hi, wait, stats);
+		blkno = cb_range_merge_one(kd, blkno, hi, wait, &place, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point();
 	}

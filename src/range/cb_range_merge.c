@@ -18,6 +18,7 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_ring.h"
+#include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "storage/lmgr.h"
@@ -86,9 +87,15 @@ typedef struct CbRangeMerge
 	CbArena		arena;
 	int			n;
 	int			allocated;
-	CbSortEntry *entries;
+	CbSortEntry *entries;		/* pos: which run, from 1 on, and its ordinal
+								 * there; 0: of no run */
+	CbRangeState state;
+	int			first[CB_RANGE_MAX_RUNS + 1];	/* entry of each run */
+	XLogRecPtr	lsns[CB_RANGE_MAX_RUNS];
 	CbRunCursor cursor;
 } CbRangeMerge;
+
+#define CbRangeMergePos(run, ordinal) (((CbPos) (run) + 1) << 32 | (ordinal))
 
 static void
 cb_range_add(CbRangeMerge *merge, IndexTuple itup)
@@ -131,12 +138,13 @@ cb_range_add_page(CbRangeMerge *merge)
 }
 
 static void
-cb_range_add_run(CbRangeMerge *merge, const CbRunItem *item)
+cb_range_add_run(CbRangeMerge *merge, int run)
 {
 	Relation	rel = merge->kd->rel;
 	CbCut		cut = {.kind = CB_CUT_MIN};
 
-	cb_run_open(&merge->cursor, item, NULL);
+	merge->first[run] = merge->n;
+	cb_run_open(&merge->cursor, &merge->state.runs[run], NULL);
 	(void) cb_run_seek(merge->kd, &merge->cursor, &cut, ForwardScanDirection);
 	do
 	{
@@ -146,6 +154,84 @@ cb_range_add_run(CbRangeMerge *merge, const CbRunItem *item)
 		cb_range_add_page(merge);
 		CHECK_FOR_INTERRUPTS();
 	} while (cb_run_turn(rel, &merge->cursor, ForwardScanDirection));
+	merge->lsns[run] = merge->cursor.lsn;
+	merge->first[run + 1] = merge->n;
+	for (int i = merge->first[run]; i < merge->n; i++)
+		merge->entries[i].pos = CbRangeMergePos(run, i - merge->first[run]);
+}
+
+/* ---------- giving way ---------- */
+
+/* The entry that the place names, if it is one of these runs'; else NULL. */
+static IndexTuple
+cb_range_place_entry(const CbRangeMerge *merge, const CbRangePlace *place)
+{
+	if (place->lsn == 0 || place->range != merge->state.blkno)
+		return NULL;
+	for (int run = 0; run < merge->state.nruns; run++)
+	{
+		int			at = merge->first[run] + place->ordinal;
+
+		if (merge->state.runs[run].root == place->root &&
+			merge->lsns[run] <= place->lsn && at < merge->first[run + 1])
+			return merge->entries[at].itup;
+	}
+	return NULL;
+}
+
+/* Leaves out what the runs have that was applied up to the place. */
+static void
+cb_range_go_on(CbRangeMerge *merge, const CbRangePlace *place)
+{
+	IndexTuple	upto = cb_range_place_entry(merge, place);
+	int			n = 0;
+
+	if (upto == NULL)
+		return;
+	for (int run = 0; run < merge->state.nruns; run++)
+	{
+		CbSortEntry *entries = merge->entries + merge->first[run];
+		int			count = merge->first[run + 1] - merge->first[run];
+
+#ifndef CB_MUTATE_I1_LATERRUN
+		if (merge->lsns[run] <= place->lsn)
+#endif
+			count = cb_key_keep_right(merge->kd, entries, count, upto);
+		memmove(merge->entries + n, entries, count * sizeof(CbSortEntry));
+		n += count;
+	}
+	merge->n = n;
+}
+
+/* Takes down that the first so many of the sorted entries are in the tree. */
+static void
+cb_range_note_place(const CbRangeMerge *merge, int done, CbRangePlace *place)
+{
+	XLogRecPtr	latest = 0;
+	CbPos		pos = 0;
+
+	for (int run = 0; run < merge->state.nruns; run++)
+		latest = Max(latest, merge->lsns[run]);
+	while (done > 0 && pos == 0)
+		pos = merge->entries[--done].pos;
+	if (pos == 0)
+		return;					/* none of a run's: it stays */
+	place->lsn = latest;
+	place->range = merge->state.blkno;
+	place->root = merge->state.runs[(pos >> 32) - 1].root;
+	place->ordinal = (uint32) pos;
+}
+
+/* How many of the n sorted entries are left of this one. */
+static int
+cb_range_count_left(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
+					IndexTuple itup)
+{
+	int			count = 0;
+
+	while (count < n && cb_key_compare(kd, entries[count].itup, itup) < 0)
+		count++;
+	return count;
 }
 
 void
@@ -214,8 +300,10 @@ cb_range_retire(Relation rel, const CbRangeState *state)
 	CB_TEST_POINT("retire-after");
 }
 
-void
-cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
+/* ---------- all of it ---------- */
+
+int
+cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
 			   const CbSortEntry *entries, int n, CbApplyStats *stats)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
@@ -223,7 +311,8 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 	CbRangeMerge *merge = palloc0(sizeof(CbRangeMerge));
-	CbRangeState *state = palloc(sizeof(CbRangeState));
+	CbRangeState *state = &merge->state;
+	int			done;
 
 	cb_range_look(kd->rel, range, state);
 	merge->kd = kd;
@@ -232,7 +321,8 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 											(merge->allocated + 1));
 	cb_arena_init(&merge->arena, cxt);
 	for (int i = 0; i < state->nruns; i++)
-		cb_range_add_run(merge, &state->runs[i]);
+		cb_range_add_run(merge, i);
+	cb_range_go_on(merge, place);
 	if (n > 0)
 		memcpy(merge->entries + merge->n, entries, n * sizeof(CbSortEntry));
 	merge->n += n;
@@ -243,14 +333,20 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 #endif
 	if (state->nruns > 0)
 		cb_key_sort(kd, merge->entries, merge->n);
-	cb_tree_apply(kd, merge->entries, merge->n, stats);
+	done = cb_tree_apply(kd, merge->entries, merge->n, stats);
 	CB_TEST_POINT("merge-applied");
+	if (done < merge->n)
+	{
+		n = cb_range_count_left(kd, entries, n, merge->entries[done].itup);
+		cb_range_note_place(merge, done, place);
+	}
 #ifndef CB_MUTATE_I1_RETIRE_RUN
-	if (state->nruns > 0)
+	else if (state->nruns > 0)
 		cb_range_retire(kd->rel, state);
 #endif
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
+	return n;
 }
 
 /* Redo of XLOG_CB_RETIRE. */
@@ -425,7 +521,7 @@ cb_range_free_retired(Relation rel, BlockNumber range)
 {
 	Relation	heap = cb_tree_open_table(rel);
 
-	while (cb_range_free_one(rel, heap, range))
+	while (!cb_waiter_is_there() && cb_range_free_one(rel, heap, range))
 		CHECK_FOR_INTERRUPTS();
 	cb_tree_close_table(heap);
 }

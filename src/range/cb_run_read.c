@@ -139,6 +139,7 @@ cb_run_note_pages(Relation rel, CbRunCursor *cursor, Page root)
 
 	if (max < FirstOffsetNumber || max > CB_RUN_MAX_PAGES)
 		cb_run_report_corrupt(rel, cursor->item.root);
+	cursor->lsn = PageGetLSN(root);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (!cb_range_bound_is_sound(root, off))

@@ -249,6 +249,9 @@ cb_run_install(CbRunWriter *writer, Buffer range)
 	MarkBufferDirty(range);
 	if (RelationNeedsWAL(rel))
 		cb_run_log(writer, range);
+	else if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED)
+		PageSetLSN(BufferGetPage(writer->bufs[writer->item.npages - 1]),
+				   GetFakeLSNForUnloggedRel()); /* see CbRunCursor */
 	END_CRIT_SECTION();
 	CB_TEST_POINT("spill-after");
 }

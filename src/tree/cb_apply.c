@@ -22,6 +22,7 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "base/cb_ring.h"
+#include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
@@ -447,8 +448,11 @@ cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
  * time; the caller holds RowExclusiveLock on the index and no LWLock.  An
  * error leaves a prefix of the entries applied, which is harmless (I5).
  * Adds to stats.
+ *
+ * Returns how many were applied: fewer than n, but those of a leaf at least, if
+ * this process gives way to one who waits for a lock of its.
  */
-void
+int
 cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 			  CbApplyStats *stats)
 {
@@ -462,7 +466,7 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	int			done = 0;
 
 	descent->want_parent = true;
-	while (done < n)
+	while (done < n && (done == 0 || !cb_waiter_is_there()))
 	{
 		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[done].itup};
 		Buffer		buf = cb_apply_next_leaf(kd, &cut, entries[n - 1].itup,
@@ -479,11 +483,13 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		if (moved)
 			descent->parent_valid = false;
 		MemoryContextReset(leaf_cxt);
+		CB_TEST_POINT("apply-next");
 		CHECK_FOR_INTERRUPTS();
 	}
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(leaf_cxt);
 	pfree(descent);
+	return done;
 }
 
 /* Adds what applies did to the index's counters. */

@@ -30,6 +30,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
+#include "base/cb_waiter.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -110,17 +111,24 @@ cb_tree_open_table(Relation index)
 
 	if (!ConditionalLockRelationOid(heapoid, AccessShareLock))
 		return NULL;
-	heap = try_relation_open(heapoid, NoLock);
-	if (heap == NULL)
-		UnlockRelationOid(heapoid, AccessShareLock);
-	return heap;
+	if (cb_waiter_watch_table(heapoid, AccessShareLock))
+	{
+		heap = try_relation_open(heapoid, NoLock);
+		if (heap != NULL)
+			return heap;
+		cb_waiter_forget_table();
+	}
+	UnlockRelationOid(heapoid, AccessShareLock);
+	return NULL;
 }
 
 void
 cb_tree_close_table(Relation heap)
 {
-	if (heap != NULL)
-		relation_close(heap, AccessShareLock);
+	if (heap == NULL)
+		return;
+	cb_waiter_forget_table();
+	relation_close(heap, AccessShareLock);
 }
 
 void

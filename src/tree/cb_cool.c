@@ -21,6 +21,7 @@
 
 #include "base/cb_base.h"
 #include "base/cb_ring.h"
+#include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
@@ -160,7 +161,8 @@ cb_cool_step(CbCool *cool)
 static inline bool
 cb_cool_has_time(const CbCoolRange *range)
 {
-	return range->until == 0 || GetCurrentTimestamp() < range->until;
+	return !cb_waiter_is_there() &&
+		(range->until == 0 || GetCurrentTimestamp() < range->until);
 }
 
 /*
@@ -182,7 +184,8 @@ cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 	oldcxt = MemoryContextSwitchTo(cxt);
 	range->freed = 0;
 	range->done = false;
-	for (int64 n = 0; n < range->budget && !range->done && cb_cool_has_time(range); n++)
+	for (int64 n = 0; n < range->budget && !range->done &&
+		 (n == 0 || cb_cool_has_time(range)); n++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		range->done = !cb_cool_step(&cool);

@@ -135,6 +135,8 @@ extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 extern void cb_key_check_comparable(const CbKeyDesc *kd,
 									const CbSortEntry *entries, int n);
 extern void cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
+extern int	cb_key_keep_right(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+							  IndexTuple itup);
 extern IndexTuple cb_key_make_separator(const CbKeyDesc *kd,
 										IndexTuple lastleft,
 										IndexTuple firstright);

@@ -21,6 +21,7 @@
 #include <math.h>
 
 #include "core/cb_radix.h"
+#include "miscadmin.h"
 #include "tree/cb_key.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
@@ -203,6 +204,7 @@ cb_key_compare_sort_entries(const void *a, const void *b, void *arg)
 	const CbSortEntry *eb = b;
 	int			cmp;
 
+	CHECK_FOR_INTERRUPTS();
 	cmp = ApplySortComparator(ea->first, ea->first_null,
 							  eb->first, eb->first_null,
 							  unconstify(SortSupportData *, &kd->ssup[0]));
@@ -359,4 +361,23 @@ cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 		cb_key_sort_by_radix(kd, entries, n);
 	else
 		cb_key_sort_by_comparing(kd, entries, n);
+}
+
+/*
+ * Keeps those of the entries, in any order, that lie right of itup; returns how
+ * many.  The comparison may raise an error.
+ */
+int
+cb_key_keep_right(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+				  IndexTuple itup)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (cb_key_compare(kd, entries[i].itup, itup) > 0)
+			entries[kept++] = entries[i];
+		CHECK_FOR_INTERRUPTS();
+	}
+	return kept;
 }

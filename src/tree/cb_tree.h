@@ -178,7 +178,7 @@ extern bool cb_tree_page_is_free(Page page, CbPos tail);
 extern void cb_redo_reuse_page(XLogReaderState *record);
 
 /* cb_apply.c */
-extern void cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+extern int	cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 						  CbApplyStats *stats);
 extern void cb_tree_count_applied(Relation rel, const CbApplyStats *stats);
 extern bool cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries,

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_waiter.c
+ *	  Does somebody wait for a lock that this process holds?
+ *
+ * The server's LockHasWaiters() must not be asked for a lock that was taken by
+ * the fast path, as weak locks on relations are.  For these another weak lock
+ * is asked for that this process does not hold, and given back at once: it is
+ * not granted if it conflicts with one that somebody waits for.
+ *
+ * The table's lock that a flush holds to ask for dead rows is AccessShareLock,
+ * and RowShareLock is what is asked for.  It conflicts with ExclusiveLock, too,
+ * which others may hold beside ours; then the flush has not asked for the
+ * table's lock in the first place (tree/cb_churn.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_base.h"
+
+#include "base/cb_waiter.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/timestamp.h"
+
+/* how often to look */
+#define CB_WAITER_LOOK_MS	10
+
+static Oid	cb_waiter_indexoid = InvalidOid;
+static Oid	cb_waiter_heapoid;
+static LOCKMODE cb_waiter_heapmode;
+static int	cb_waiter_nheap = 0;	/* how often it was said that it is held */
+static TimestampTz cb_waiter_look_at;
+static bool cb_waiter_found;
+
+/* Does somebody wait for a lock that conflicts with this one of ours? */
+static bool
+cb_waiter_is_for(Oid relid, LOCKMODE mode)
+{
+	LOCKMODE	probe = mode == AccessShareLock ? RowShareLock : AccessShareLock;
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	if (mode >= ShareUpdateExclusiveLock)
+		return LockHasWaiters(&tag, mode, false);
+	if (LockAcquire(&tag, probe, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	LockRelease(&tag, probe, false);
+	return false;
+}
+
+void
+cb_waiter_begin(Oid indexoid)
+{
+	cb_waiter_indexoid = indexoid;
+	cb_waiter_nheap = 0;
+	cb_waiter_found = false;
+}
+
+void
+cb_waiter_end(void)
+{
+	cb_waiter_indexoid = InvalidOid;
+}
+
+bool
+cb_waiter_is_watching(void)
+{
+	return OidIsValid(cb_waiter_indexoid);
+}
+
+bool
+cb_waiter_watch_table(Oid heapoid, LOCKMODE mode)
+{
+	if (!cb_waiter_is_watching())
+		return true;
+	if (cb_waiter_is_for(heapoid, mode))
+		return false;
+	if (cb_waiter_nheap++ == 0)
+	{
+		cb_waiter_heapoid = heapoid;
+		cb_waiter_heapmode = mode;
+	}
+	return true;
+}
+
+void
+cb_waiter_forget_table(void)
+{
+	if (cb_waiter_nheap > 0)
+		cb_waiter_nheap--;
+}
+
+static bool
+cb_waiter_look(void)
+{
+	/* who waits for our transaction has moved its lock to the main table */
+	return !MyProc->fpVXIDLock ||
+		cb_waiter_is_for(cb_waiter_indexoid, RowExclusiveLock) ||
+		(cb_waiter_nheap > 0 &&
+		 cb_waiter_is_for(cb_waiter_heapoid, cb_waiter_heapmode));
+}
+
+bool
+cb_waiter_is_there(void)
+{
+	TimestampTz now;
+
+#ifdef CB_MUTATE_B1_GIVEWAY
+	return false;
+#endif
+	if (likely(!cb_waiter_is_watching()))
+		return false;
+	if (cb_waiter_found)
+		return true;
+	now = GetCurrentTimestamp();
+	if (now < cb_waiter_look_at)
+		return false;
+	cb_waiter_look_at = TimestampTzPlusMilliseconds(now, CB_WAITER_LOOK_MS);
+	cb_waiter_found = cb_waiter_look();
+	return cb_waiter_found;
+}

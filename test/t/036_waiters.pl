@@ -1,0 +1,218 @@
+# Workers give way to a session that waits for a lock of theirs: a merge, a
+# flush, a sweep and the packing of cold leaves stop at the next leaf, and are
+# gone on with where they stopped.
+use strict;
+use warnings;
+
+use CacheBatch;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('waiters', conf => <<'EOC');
+cache_batch.pool_size = 64MB
+cache_batch.journal_limit = 65536
+cache_batch.max_workers = 1
+cache_batch.max_delay = 1h
+cache_batch.spill_threshold = off
+cache_batch.heat_epoch = 1s
+max_wal_size = 2GB
+EOC
+plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
+
+my $alone = q(SET cache_batch.test_points = '';);
+
+sub run { my ($sql) = @_; return $node->safe_psql('postgres', "$alone $sql"); }
+
+# In this database a worker waits after each leaf while this lock is held.
+run(q(ALTER DATABASE postgres SET cache_batch.test_points = 'apply-next=wait:1,cooler-locked=wait:2'));
+my $holder = $node->background_psql('postgres');
+
+# Keys so long bound no bucket, nor range: there is one.
+my $key = q(lpad((hashint4(i) & 268435455)::text, 110, '0'));
+my $rows = 1000;
+
+# An index of some hundred leaves.
+sub make_table
+{
+	my ($table, $options, $unlogged) = (@_, '');
+
+	run(qq(
+		CREATE $unlogged TABLE $table (id int, k text) WITH (autovacuum_enabled = off);
+		INSERT INTO $table SELECT i, $key FROM generate_series(1, 20000) i;
+		CREATE INDEX ${table}_k ON $table USING cachebatch (k) WITH (fillfactor = 50, pack_leaves = off$options)));
+	return;
+}
+
+sub insert
+{
+	my ($table, $n) = @_;
+	my $id = run("SELECT max(id) FROM $table");
+
+	run("INSERT INTO $table SELECT i, $key FROM generate_series($id + 1, $id + $n) i");
+	return;
+}
+
+sub applied
+{
+	my ($index) = @_;
+
+	return run("SELECT applied FROM cache_batch_stat_indexes WHERE indexrelname = '$index'");
+}
+
+sub waits
+{
+	my ($lock) = @_;
+
+	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND $lock")
+	  or die "nobody waits: $lock";
+	return;
+}
+
+# A worker is at work in the index, asked for it, and stopped by the holder, while
+# somebody begins to wait for a lock that it has.  How many entries had reached the
+# tree when he got it?  He answers a question then.
+sub stopped
+{
+	my ($index, $ask, $lock_key, $command, $lock, $question) = @_;
+	my $waiter = $node->background_psql('postgres');
+
+	$ask->();
+	waits("locktype = 'advisory'");
+	$waiter->query_until(qr/started/, "\\echo started\n$alone BEGIN; $command;\n");
+	waits("locktype = 'relation' AND relation = $lock");
+	$holder->query_safe("SELECT pg_advisory_unlock($lock_key)");
+	my $answer = $waiter->query_safe($question);
+	my $applied = applied($index);
+	$holder->query_safe("SELECT pg_advisory_lock($lock_key)");
+	$waiter->query_safe('COMMIT');
+	$waiter->quit;
+	note("$index: applied $applied, $question: $answer");
+	return ($applied, $answer);
+}
+
+# It is stopped again and again, and comes nearer to the end each time.
+sub gives_way
+{
+	my ($what, $table, $ask, $question, $unfinished, $between) = @_;
+	my $index = "${table}_k";
+	my $start = applied($index);
+	my $last = $start;
+
+	$holder->query_safe('SELECT pg_advisory_lock(1)');
+	for my $n (1 .. 4)
+	{
+		my ($applied, $answer) = stopped($index, $ask, 1,
+			"ALTER INDEX $index SET (buffered = on)", "'$index'::regclass", $question);
+
+		cmp_ok($applied - $start, '<', $rows / 10, "$what: it gives way after a few leaves, $n");
+		cmp_ok($applied, '>', $last, "$what: it has gone on, $n");
+		is($answer, $unfinished, "$what: it is unfinished, $n");
+		$last = $applied;
+	}
+	$between->() if $between;
+	$holder->query_safe('SELECT pg_advisory_unlock(1)');
+	$ask->();
+	ok($node->poll_query_until('postgres',
+			"SELECT applied >= $start + $rows FROM cache_batch_stat_indexes WHERE indexrelname = '$index'"),
+		"$what: it comes to its end");
+	ok($node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM cache_batch_stat_workers WHERE state = 'flushing')),
+		"$what: and rests");
+	sound($node, $table, ['k'], "$what: whole");
+	return;
+}
+
+# ------------------------------------------------------------ a bucket
+
+make_table('f', '');
+insert('f', $rows);
+my $age = sub {
+	$node->safe_psql('postgres', q(ALTER SYSTEM SET cache_batch.max_delay = '100ms'; SELECT pg_reload_conf()));
+};
+gives_way('flush', 'f', $age, q(SELECT sum(entries) FROM cache_batch_bucket_list('f_k')), $rows);
+
+# who waits for a transaction's end, or for a lock of the table; a worker takes one
+# step when the holder lets go and asks for the lock again
+my $step = 'SELECT pg_advisory_unlock(1), pg_advisory_lock(1)';
+foreach my $command ('CREATE INDEX CONCURRENTLY x_i ON x (i)', 'LOCK TABLE f')
+{
+	$holder->query_safe('SELECT pg_advisory_lock(1)');
+	insert('f', 100);
+	waits("locktype = 'advisory'");
+	run('CREATE TABLE IF NOT EXISTS x (i int)');
+	my $waiter = $node->background_psql('postgres');
+	$waiter->query_until(qr/started/, "\\echo started\n$alone " .
+		($command =~ /LOCK/ ? "BEGIN; $command; COMMIT" : $command) . "; CREATE TABLE done ();\n");
+	waits("locktype IN ('virtualxid', 'relation')");
+	$holder->query_safe($step);
+	ok($node->poll_query_until('postgres', q(SELECT to_regclass('done') IS NOT NULL)), "$command waits for a leaf");
+	$holder->query_safe('SELECT pg_advisory_unlock(1)');
+	$waiter->query_safe('DROP TABLE done');
+	$waiter->quit;
+}
+ok($node->poll_query_until('postgres', q(SELECT sum(entries) IS NULL FROM cache_batch_bucket_list('f_k') WHERE entries > 0)),
+	'all is flushed then');
+sound($node, 'f', ['k'], 'whole then');
+$node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
+
+# ------------------------------------------------------------ a merge of runs
+
+foreach my $table ('m', 'u')
+{
+	my $runs_of = "SELECT sum(runs) FROM cache_batch_ranges('${table}_k')";
+	my $spill = 'SET cache_batch.test_spill = on; SET cache_batch.test_run_min = 1;';
+
+	make_table($table, q(, spill_threshold = 0), $table eq 'u' ? 'UNLOGGED' : '');
+	for (1 .. 4)
+	{
+		my $n = $rows / 4;
+		run("$spill INSERT INTO $table SELECT i, $key FROM generate_series(20000 + $_ * $n + 1, 20000 + $_ * $n + $n) i;
+			SELECT cache_batch_flush('${table}_k')");
+	}
+	is(run($runs_of), '4', 'there are runs');
+
+	# Scans have to read runs until a merge is asked for.
+	my $reads = sub {
+		run(qq(SET enable_seqscan = off; SET enable_bitmapscan = off;
+			DO \$\$ BEGIN FOR i IN 1 .. 800 LOOP
+				PERFORM k FROM $table WHERE k > lpad((i * 100000)::text, 110, '0') ORDER BY k LIMIT 1;
+			END LOOP; END \$\$));
+	};
+	gives_way("merge in $table", $table, $reads, $runs_of, 4, sub {
+		# and a later run, with keys left of that place
+		is((stopped("${table}_k", $reads, 1, "ALTER INDEX ${table}_k SET (buffered = on)", "'${table}_k'::regclass",
+			"$spill INSERT INTO $table SELECT i, lpad(i::text, 110, '0') FROM generate_series(1, 20) i;
+			SELECT cache_batch_flush('${table}_k') \\gset\n $runs_of"))[1], 5, 'a run comes in between');
+	});
+	is(run($runs_of), '0', 'no run is left');
+}
+
+# ------------------------------------------------------------ a sweep
+
+make_table('s', '');
+insert('s', $rows);
+$holder->quit;
+crash_restart($node);
+$holder = $node->background_psql('postgres');
+gives_way('sweep', 's', sub { insert('s', 1) },
+	q(SELECT count(*) > 5 FROM cache_batch_journal('s_k')), 't');
+
+# ------------------------------------------------------------ cold leaves
+
+make_table('c', '');
+run(q(SELECT cache_batch_flush('c_k')));
+ok($node->poll_query_until('postgres', q(SELECT NOT EXISTS (
+		SELECT FROM cache_batch_stat_heat WHERE relname = 'c' AND max_age < 6 AND blocks_written > 0))),
+	'leaves get colder');
+run(q(ALTER INDEX c_k SET (cold_threshold = 0)));
+$holder->query_safe('SELECT pg_advisory_lock(2)');
+my (undef, $cooled) = stopped('c_k', sub { insert('c', 1); $age->() }, 2, 'LOCK TABLE c IN SHARE UPDATE EXCLUSIVE MODE',
+	"'c'::regclass", q(SELECT cooled FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'));
+$holder->query_safe('SELECT pg_advisory_unlock(2)');
+cmp_ok($cooled, '<', 2, 'cold leaves: it gives way to VACUUM at the next leaf');
+ok($node->poll_query_until('postgres',
+		q(SELECT cooled > 20 FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k')), 'cold leaves: it goes on');
+sound($node, 'c', ['k'], 'cold leaves: whole');
+
+$holder->quit;
+$node->stop;
+done_testing();
