@@ -336,10 +336,11 @@ cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
 	if (attach_id == 0)
 		return;
 	if (cb_load_relaxed(&desc->tail) < from && !cb_failing_waits(&desc->failing))
+	{
 		cb_flush_before(rel, desc, true);
-	if (cb_waiter_is_there())
-		done = false;
-	else if (cb_worker_is_wanted(desc, request))
+		done = !cb_waiter_is_there();
+	}
+	if (done && cb_worker_is_wanted(desc, request))
 	{
 		cb_worker_failing = &cb_pool_buckets[request->bucket].failing;
 		done = cb_flush_bucket(rel, desc, attach_id, request->bucket,
