@@ -22,6 +22,9 @@ PG_CPPFLAGS += -DCB_MUTATE_$(MUTATE)
 PG_CFLAGS += -Wno-unused-function
 endif
 
+# Nobody puts functions in the place of ours: calls among them are direct, or inlined
+PG_CFLAGS += -fno-semantic-interposition
+SHLIB_LINK += -Wl,-Bsymbolic
 # src/core/cb_model.c
 SHLIB_LINK += -lm
 

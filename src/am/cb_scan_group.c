@@ -79,6 +79,7 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanGroup *group = &so->group;
 	CbCut		first = *cut;
+	Datum		values[CB_SCAN_GROUP_MAX];
 	int			n = group->n > 0 ? 2 * group->n : CB_SCAN_GROUP_MIN;
 
 	/* to begin at the first entry with the element is never too late */
@@ -87,8 +88,14 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 	group->n = 0;
 	n = Min(n, array->num_elems - array->cur_elem);
 	n = Min(n, CB_SCAN_GROUP_MAX);
-	cb_tree_find_leaves(&so->kd, &first, array->elem_values + array->cur_elem,
-						n, scan->xs_snapshot, group->hints);
+	for (int i = 0; i < n; i++)
+	{
+		values[i] = array->elem_values[array->cur_elem + i];
+		(void) cb_key_widen_integer(so->kd.order_proc[0],
+									first.keys[0].sk_subtype, &values[i]);
+	}
+	cb_tree_find_leaves(&so->kd, &first, values, n, scan->xs_snapshot,
+						group->hints);
 	group->first = array->cur_elem;
 	group->n = n;
 	CB_TEST_POINT("scan-group-found");

@@ -129,23 +129,28 @@ cb_scan_order_proc(Relation rel, ScanKey key)
 /*
  * Copies a search key, with that comparison.  What the function keeps from call
  * to call goes to the current memory context, which has to live as long as the
- * key is compared.
+ * key is compared.  A key for int8 is compared as such if its value can be made
+ * one: it is searched for by its number, and nothing is looked up for each scan.
  */
 static void
-cb_scan_make_cut_key(Relation rel, ScanKey cut_key, ScanKey key)
+cb_scan_make_cut_key(const CbKeyDesc *kd, ScanKey cut_key, ScanKey key)
 {
+	Relation	rel = kd->rel;
 	int			col = key->sk_attno - 1;
+	Datum		value = key->sk_argument;
 	RegProcedure proc;
 
 	if (key->sk_subtype == InvalidOid ||
-		key->sk_subtype == rel->rd_opcintype[col])
+		key->sk_subtype == rel->rd_opcintype[col] ||
+		((key->sk_flags & SK_ISNULL) == 0 &&
+		 cb_key_widen_integer(kd->order_proc[col], key->sk_subtype, &value)))
 	{
 		ScanKeyEntryInitializeWithInfo(cut_key, key->sk_flags, key->sk_attno,
 									   InvalidStrategy, key->sk_subtype,
 									   key->sk_collation,
 									   index_getprocinfo(rel, key->sk_attno,
 														 BTORDER_PROC),
-									   key->sk_argument);
+									   value);
 		return;
 	}
 
@@ -196,7 +201,7 @@ cb_scan_add_row_members(ScanKey header, ScanKey cut_keys, int n,
  * null in a row comparison means that nothing can match.
  */
 static int
-cb_scan_make_cut_keys(Relation rel, ScanKey *chosen, int nchosen,
+cb_scan_make_cut_keys(const CbKeyDesc *kd, ScanKey *chosen, int nchosen,
 					  ScanKey cut_keys, StrategyNumber *strat)
 {
 	int			i;
@@ -207,7 +212,7 @@ cb_scan_make_cut_keys(Relation rel, ScanKey *chosen, int nchosen,
 
 		if (!(chosen[i]->sk_flags & SK_ROW_HEADER))
 		{
-			cb_scan_make_cut_key(rel, &cut_keys[i], chosen[i]);
+			cb_scan_make_cut_key(kd, &cut_keys[i], chosen[i]);
 			continue;
 		}
 
@@ -244,7 +249,7 @@ cb_scan_make_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
 		return true;
 	}
 
-	n = cb_scan_make_cut_keys(scan->indexRelation, chosen, n, cut_keys, &strat);
+	n = cb_scan_make_cut_keys(&so->kd, chosen, n, cut_keys, &strat);
 	if (n < 0)
 		return false;
 

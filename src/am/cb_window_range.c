@@ -85,19 +85,26 @@ cb_window_lost_run(CbScanOpaque so)
 	return so->in_range && so->ranges->watch.lost;
 }
 
-/* A range page that does not begin right of the scan's place, if one is known. */
+/*
+ * The range page last read, if the scan's place is in its range, as far as is known;
+ * beyond that the router knows better than the right links.
+ */
 static BlockNumber
 cb_window_range_hint(CbScanOpaque so, ScanDirection dir)
 {
-	CbScanRanges *ranges = so->ranges;
-	IndexTuple	low = ranges->state.low;
-	int			cmp;
+	const CbRangeState *state = &so->ranges->state;
+	bool		forward = ScanDirectionIsForward(dir);
+	int			low;
+	int			high;
 
-	if (!ranges->known)
+	if (!so->ranges->known)
 		return InvalidBlockNumber;
-	cmp = low == NULL ? -1 : cb_key_compare_cut(&so->kd, &so->pos.cut, low);
-	if (ScanDirectionIsForward(dir) ? cmp <= 0 : cmp < 0)
-		return ranges->state.blkno;
+	low = state->low == NULL ? -1 :
+		cb_key_compare_cut(&so->kd, &so->pos.cut, state->low);
+	high = state->high == NULL ? 1 :
+		cb_key_compare_cut(&so->kd, &so->pos.cut, state->high);
+	if (forward ? low <= 0 && high > 0 : low < 0 && high >= 0)
+		return state->blkno;
 	return InvalidBlockNumber;
 }
 

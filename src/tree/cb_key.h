@@ -127,6 +127,7 @@ extern bool cb_packs_leaves(Relation rel);
 extern CbHashKind cb_key_prepare_hash(CbKeyDesc *kd);
 extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);
 extern bool cb_key_convert_integer(Oid equality, Datum *value);
+extern bool cb_key_widen_integer(Oid order_proc, Oid type, Datum *value);
 extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
 							   IndexTuple itup);

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type_d.h"
 #include "common/hashfn.h"
 #include "tree/cb_key.h"
 #include "utils/fmgroids.h"
@@ -113,4 +114,28 @@ cb_key_convert_integer(Oid equality, Datum *value)
 		default:
 			return false;
 	}
+}
+
+/*
+ * Makes of an integer of a shorter type one of the column's, int8: compared by the
+ * column's own comparison it has the same place.  order_proc is that.  False: it is
+ * something else.
+ */
+bool
+cb_key_widen_integer(Oid order_proc, Oid type, Datum *value)
+{
+#ifdef USE_FLOAT8_BYVAL
+	switch (order_proc == F_BTINT8CMP ? type : InvalidOid)
+	{
+		case INT4OID:
+			*value = Int64GetDatum(DatumGetInt32(*value));
+			return true;
+		case INT2OID:
+			*value = Int64GetDatum(DatumGetInt16(*value));
+			return true;
+		default:
+			break;
+	}
+#endif
+	return false;
 }
