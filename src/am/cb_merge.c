@@ -135,6 +135,51 @@ cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 	cb_merge_open_plain(so, merge);
 }
 
+/* Is there an entry of the source, and is it known to be right of the number? */
+static bool
+cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbCut *cut)
+{
+	CbWindow   *window = so->cur;
+	CbPackReader *base = &window->reader.base;
+	IndexTuple	itup;
+	int64		number;
+
+	if (source->kind == CB_SOURCE_BASE)
+		return (base->info & INDEX_NULL_MASK) == 0 &&
+			cb_pack_read_number(base, source->cur, &number) &&
+			number > DatumGetInt64(cut->keys[0].sk_argument);
+	itup = cb_page_get_entry(window->page, source->cur);
+	return itup != NULL && cb_key_compare_number(cut, itup) > 0;
+}
+
+/*
+ * The leaf is all that there is, and the scan wants one number in the first column:
+ * do the first entries of base and tail right of the cut tell that there is none, and
+ * none further on?  They are known without being read as a whole.
+ */
+bool
+cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
+{
+	const ScanKey key = so->bt.keyData;
+	const CbCut *cut = &so->pos.cut;
+	bool		found = false;
+
+	if (cut->kind != CB_CUT_KEYS || !cut->is_number || cut->after ||
+		key->sk_attno != 1 || key->sk_strategy != BTEqualStrategyNumber)
+		return false;
+	for (int i = 0; i < merge->nsources; i++)
+	{
+		const CbSource *source = &merge->sources[i];
+
+		if (source->cur == source->end)
+			continue;
+		if (!cb_merge_is_right_of(so, source, cut))
+			return false;
+		found = true;
+	}
+	return found;
+}
+
 /* The tuple of an item of the leaf, once it is known to lie within. */
 static IndexTuple
 cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)

@@ -59,6 +59,7 @@ typedef struct CbMerge
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
 
 /* All sources are open: from here on ordered[0] has the next entry. */
+extern bool cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge);
 extern void cb_merge_start(IndexScanDesc scan, CbMerge *merge);
 extern void cb_merge_advance(IndexScanDesc scan, CbMerge *merge);
 

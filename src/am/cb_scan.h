@@ -76,6 +76,8 @@ typedef struct CbWindow
 	uint32		hot_hash;		/* ... for this hash */
 	CbPlace		lo;
 	CbPlace		hi;
+	bool		has_low;		/* the leaf does not begin right of ... */
+	int64		low;			/* ... this number in the first column */
 	bool		more_left;		/* may there be matches left of lo, ... */
 	bool		more_right;		/* ... right of hi? */
 	Buffer		buf;			/* the leaf, if it is pinned */

@@ -516,9 +516,22 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 						   &so->descent);
 }
 
+/* Is the leaf's lower bound not right of the cut, as far as the window tells? */
+static bool
+cb_window_begins_before(CbScanOpaque so, const CbCut *cut)
+{
+	CbWindow   *window = so->cur;
+
+	if (window->has_low && cut->is_number)
+		return DatumGetInt64(cut->keys[0].sk_argument) >= window->low;
+	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&
+		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
+}
+
 /*
- * Has the cut its place in the leaf last read, as far as the window tells?
- * The leaf's lower bound is not right of what the scan found in it.
+ * Has the cut, of keys, its place in the leaf last read, as far as the window tells?
+ * The leaf's lower bound is not right of the number that the scan looked for in it,
+ * nor of what it found.
  */
 bool
 cb_window_covers(CbScanOpaque so, const CbCut *cut)
@@ -526,14 +539,13 @@ cb_window_covers(CbScanOpaque so, const CbCut *cut)
 	CbWindow   *window = so->cur;
 	const CbCut *end;
 
-	if (window == NULL || window->nitems == 0 ||
-		CbScanItemIsUpper(&window->items[0]))
+	if (window == NULL || (!window->has_low && window->nitems == 0))
 		return false;
 	end = &window->hi.cut;
 	return (end->kind == CB_CUT_MAX ||
 			(end->kind == CB_CUT_TUPLE &&
 			 cb_key_compare_cut(&so->kd, cut, end->tuple) > 0)) &&
-		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
+		cb_window_begins_before(so, cut);
 }
 
 /* Copies a page without its hole. */
@@ -621,6 +633,10 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 	IndexTuple	bound;
 
 	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
+	window->has_low = forward && so->pos.cut.kind == CB_CUT_KEYS &&
+		so->pos.cut.is_number && so->pos.cut.nkeys == 1 && !so->pos.cut.after;
+	if (window->has_low)
+		window->low = DatumGetInt64(so->pos.cut.keys[0].sk_argument);
 	bound = forward ?
 		(CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page)) :
 		so->descent.low;
@@ -700,7 +716,6 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 								 forward ? &window->lo : &window->hi,
 								 forward ? &window->hi : &window->lo);
 	cb_merge_open_leaf(so, merge);
-	cb_merge_start(scan, merge);
 }
 
 /* A window without contents, for the life of the scan. */
@@ -811,6 +826,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	int			nupper = 0;
 	bool		more = true;
 
+	cb_merge_start(scan, merge);
 	for (; merge->nordered > 0; cb_merge_advance(scan, merge))
 	{
 		CbSource   *source = merge->ordered[0];
@@ -903,6 +919,7 @@ cb_window_read_hot(IndexScanDesc scan)
 	item->number = 0;
 	cb_place_copy(so, &window->lo, &so->pos);
 	cb_place_set_tuple(so, &window->hi, item->itup, true);
+	window->has_low = false;
 	window->leaf.blkno = InvalidBlockNumber;
 	window->copied = false;
 	window->buf = InvalidBuffer;
@@ -951,7 +968,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	}
 #endif
 	cb_window_open_merge(scan, &merge, dir);
-	more = cb_window_fill(scan, &merge, dir);
+	more = !(in_place && cb_merge_lacks_number(so, &merge)) &&
+		cb_window_fill(scan, &merge, dir);
 	if (in_place)
 	{
 		cb_tree_check_still_locked(scan->indexRelation,
@@ -1047,6 +1065,7 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 	{
 		CbWindow   *window = so->cur;
 		bool		forward = ScanDirectionIsForward(dir);
+		bool		more;
 
 		/* no lock or pin is held here; a bitmap scan does not look elsewhere */
 		CHECK_FOR_INTERRUPTS();
@@ -1054,9 +1073,11 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 		if (window->nitems > 0)
 			return true;
 
-		cb_place_copy(so, &so->pos, forward ? &window->hi : &window->lo);
+		more = forward ? window->more_right : window->more_left;
+		if (more)
+			cb_place_copy(so, &so->pos, forward ? &window->hi : &window->lo);
 		cb_window_leave(scan);
-		if (!(forward ? window->more_right : window->more_left))
+		if (!more)
 			return false;
 	}
 }

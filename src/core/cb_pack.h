@@ -121,6 +121,12 @@ extern int	cb_pack_search_number(CbPackReader *reader, int64_t number,
 								  bool or_equal);
 
 /*
+ * Reads entry i, whose body is a single number; false: it is not, or there is no
+ * such entry, or it is damaged.
+ */
+extern bool cb_pack_read_number(CbPackReader *reader, int i, int64_t *number);
+
+/*
  * Reads entry i; its body is copied to body, which is 8-aligned and has room
  * for CB_PACK_MAX_BODY bytes.  Where bodies are packed by words any entry is
  * O(1); else O(block), and O(1) next to the one read before.  false: there is

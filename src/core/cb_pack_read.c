@@ -13,6 +13,9 @@
 
 #define CB_PACK_CACHE_LINE	64
 
+/* bytes of a block's bodies that tell its first one, if that is a plain number */
+#define CB_PACK_FIRST_LEN	17
+
 int
 cb_pack_count(const void *blob)
 {
@@ -406,17 +409,22 @@ typedef struct CbPackNumberSearch
 	bool		failed;
 } CbPackNumberSearch;
 
-/* Reads entry i as a number, and makes its block the one at hand. */
-static bool __attribute__((noinline))
-cb_pack_read_number(CbPackReader *reader, uint32_t i, int64_t *number)
+bool
+cb_pack_read_number(CbPackReader *reader, int i, int64_t *number)
 {
-	if (i - reader->first >= reader->nentries && !cb_pack_load_block(reader, i))
-		return false;
+	uint32_t	k = (uint32_t) i - reader->first;
+
+	if (k >= reader->nentries)
+	{
+		if (i < 0 || !cb_pack_load_block(reader, (uint32_t) i))
+			return false;
+		k = (uint32_t) i - reader->first;
+	}
 	if (reader->nplain == 0 &&
 		(reader->kind != CB_PACK_WORDS + 1 || reader->info_mask != 0 ||
 		 CB_PACK_VIEW(reader->code[0]) != CB_PACK_SLOPED))
 		return false;
-	*number = (int64_t) cb_pack_get_word(reader, i - reader->first, 0);
+	*number = (int64_t) cb_pack_get_word(reader, k, 0);
 	return true;
 }
 
@@ -430,7 +438,7 @@ cb_pack_number_is_left(void *arg, int i)
 
 	if (k < reader->nplain)
 		number = (int64_t) cb_pack_get_plain(reader, k);
-	else if (!cb_pack_read_number(reader, (uint32_t) i, &number))
+	else if (!cb_pack_read_number(reader, i, &number))
 	{
 		search->failed = true;
 		return false;
@@ -439,12 +447,111 @@ cb_pack_number_is_left(void *arg, int i)
 		(search->or_equal && number == search->number);
 }
 
+/*
+ * Finds the places where blocks' bodies begin, and has them brought into the
+ * caches.
+ */
+static void
+cb_pack_find_bodies(const CbPackReader *reader, uint32_t *bodies)
+{
+	const CbPackBlock *block = cb_pack_directory(reader);
+
+	for (uint32_t b = 0; b < reader->nblocks; b++, block++)
+	{
+		uint32_t	end = b + 1 < reader->nblocks ? block[1].start : reader->count;
+		uint32_t	tids = cb_pack_bytes(end - block->start,
+										 cb_pack_tid_bits(reader, block));
+
+		bodies[b] = block->data + tids +
+			(block->tid_bits < CB_PACK_TIGHT ? 0 : CB_PACK_TIGHT_HEAD);
+		if (bodies[b] >= reader->limit)
+			continue;
+		__builtin_prefetch(reader->blob + bodies[b]);
+		__builtin_prefetch(reader->blob + bodies[b] + CB_PACK_FIRST_LEN - 1);
+	}
+}
+
+/*
+ * The first number of block b, whose bodies begin there; false: it is none that is
+ * stored as it is, or damaged.
+ */
+static inline bool
+cb_pack_first_number(const CbPackReader *reader, int b, uint32_t bodies,
+					 int64_t *number)
+{
+	const unsigned char *at = reader->blob + bodies;
+	uint32_t	code;
+
+	if (cb_pack_directory(reader)[b].kind != CB_PACK_WORDS + 1 ||
+		bodies + 9 > reader->limit)
+		return false;
+	code = *at;
+	if (code == CB_PACK_RAW)
+		*number = (int64_t) cb_pack_load(at + 1);
+	else
+		*number = (int64_t) (cb_pack_load(at + 1) +
+							 (cb_pack_load(at + 9) & cb_pack_ones(CB_PACK_WIDTH(code))));
+	return CB_PACK_VIEW(code) == CB_PACK_PLAIN;
+}
+
+/* As cb_pack_search_number(), -1 also where numbers are not stored as they are. */
+static int
+cb_pack_search_plain(CbPackReader *reader, int64_t number, bool or_equal)
+{
+	uint32_t	bodies[UINT8_MAX + 1];
+	uint32_t	first = 0;
+	uint32_t	last = reader->nblocks;
+	int			low;
+	int			high;
+
+	if (reader->info_mask != 0)
+		return -1;
+	cb_pack_find_bodies(reader, bodies);
+	while (first < last)
+	{
+		uint32_t	mid = first + (last - first) / 2;
+		int64_t		value;
+
+		if (!cb_pack_first_number(reader, mid, bodies[mid], &value))
+			return -1;
+		if (value < number || (or_equal && value == number))
+			first = mid + 1;
+		else
+			last = mid;
+	}
+	if (first == 0)
+		return 0;
+	cb_pack_prefetch(reader, bodies[first - 1],
+					 first < reader->nblocks ?
+					 cb_pack_directory(reader)[first].data : reader->limit);
+	low = cb_pack_block_start(reader, first - 1);
+	if (!cb_pack_load_block(reader, low) || reader->nplain == 0)
+		return -1;
+	high = low + reader->nplain;
+	low++;						/* is left of it, as seen above */
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+		int64_t		value = (int64_t) cb_pack_get_plain(reader,
+														mid - reader->first);
+
+		if (value < number || (or_equal && value == number))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
 int
 cb_pack_search_number(CbPackReader *reader, int64_t number, bool or_equal)
 {
 	CbPackNumberSearch search = {reader, number, or_equal, false};
-	int			n = cb_pack_search_by(reader, cb_pack_number_is_left, &search);
+	int			n = cb_pack_search_plain(reader, number, or_equal);
 
+	if (n >= 0)
+		return n;
+	n = cb_pack_search_by(reader, cb_pack_number_is_left, &search);
 	return search.failed ? -1 : n;
 }
 

@@ -19,7 +19,6 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
@@ -76,7 +75,7 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 
 	if (blkno == InvalidBlockNumber)
 		cb_run_report_corrupt(rel, blkno);
-	buf = cb_ring_read(rel, blkno);
+	buf = cb_tree_read_buffer(rel, blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (watch != NULL && cb_run_is_lost(rel, watch, BufferGetPage(buf)))
 	{

@@ -179,23 +179,6 @@ cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
 	return cmp;
 }
 
-/*
- * Where a tuple lies by its first column, a number, and the cut's; 0: that does
- * not tell.
- */
-static inline int
-cb_key_compare_number(const CbCut *cut, IndexTuple itup)
-{
-	int64		bound = DatumGetInt64(cut->keys[0].sk_argument);
-	int64		value;
-
-	if (IndexTupleHasNulls(itup) ||
-		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
-		return 0;
-	value = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
-	return (value > bound) - (value < bound);
-}
-
 static int
 cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 {
@@ -221,12 +204,10 @@ cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 	return 1;
 }
 
-/*
- * Where a tuple lies as seen from a cut: <0 left of it, >0 right of it, 0 for
- * a separator that is the same boundary as the cut.
- */
+/* cb_key_compare_cut(), where a number alone does not tell. */
 int
-cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
+cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
+						 IndexTuple itup)
 {
 	int			cmp;
 
@@ -237,8 +218,7 @@ cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 		case CB_CUT_MAX:
 			return -1;
 		case CB_CUT_KEYS:
-			cmp = cut->is_number ? cb_key_compare_number(cut, itup) : 0;
-			return cmp != 0 ? cmp : cb_key_compare_keys_cut(kd, cut, itup);
+			return cb_key_compare_keys_cut(kd, cut, itup);
 		case CB_CUT_TUPLE:
 			break;
 	}

@@ -112,6 +112,39 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 	return true;
 }
 
+/*
+ * Where a tuple lies by its first column, a number, and the cut's; 0: that does
+ * not tell.
+ */
+static inline int
+cb_key_compare_number(const CbCut *cut, IndexTuple itup)
+{
+	int64		bound = DatumGetInt64(cut->keys[0].sk_argument);
+	int64		value;
+
+	if (IndexTupleHasNulls(itup) ||
+		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
+		return 0;
+	value = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
+	return (value > bound) - (value < bound);
+}
+
+extern int	cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
+									 IndexTuple itup);
+
+/*
+ * Where a tuple lies as seen from a cut: <0 left of it, >0 right of it, 0 for
+ * a separator that is the same boundary as the cut.
+ */
+static inline int
+cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
+{
+	int			cmp = cut->kind == CB_CUT_KEYS && cut->is_number ?
+		cb_key_compare_number(cut, itup) : 0;
+
+	return cmp != 0 ? cmp : cb_key_compare_cut_whole(kd, cut, itup);
+}
+
 extern void cb_key_init(CbKeyDesc *kd, Relation rel);
 extern CbAbbrevKind cb_key_prepare_abbrev(CbKeyDesc *kd);
 extern bool cb_key_prepare_exact(CbKeyDesc *kd);
@@ -129,8 +162,6 @@ extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);
 extern bool cb_key_convert_integer(Oid equality, Datum *value);
 extern bool cb_key_widen_integer(Oid order_proc, Oid type, Datum *value);
 extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
-extern int	cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut,
-							   IndexTuple itup);
 extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 								   IndexTuple itup);
 extern void cb_key_check_comparable(const CbKeyDesc *kd,
