@@ -28,6 +28,7 @@
 
 /* the first window of a scan has so many items at most: it may want no more */
 #define CB_WINDOW_FIRST_MAX		128
+#define CB_WINDOW_END_MAX		8	/* if it begins at an end of the index */
 
 /*
  * A cut, with its tuple in memory of its own, and the place of that cut in

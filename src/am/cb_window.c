@@ -813,6 +813,20 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 }
 
 /*
+ * How many items the first window of a scan has at most.  One that begins at an end
+ * of the index, or at its nulls, mostly wants the one entry there: min, max.
+ */
+static int
+cb_window_first_max(CbScanOpaque so)
+{
+	const CbCut *cut = &so->pos.cut;
+
+	return cut->kind == CB_CUT_MIN || cut->kind == CB_CUT_MAX ||
+		(cut->kind == CB_CUT_KEYS && (cut->keys[0].sk_flags & SK_ISNULL) != 0) ?
+		CB_WINDOW_END_MAX : CB_WINDOW_FIRST_MAX;
+}
+
+/*
  * Fills the window from the merge.  Returns whether there may be matches
  * beyond it in the scan's direction, as far as the quals tell.
  */
@@ -824,6 +838,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	Relation	rel = scan->indexRelation;
 	int			natts = IndexRelationGetNumberOfAttributes(rel);
 	int			nupper = 0;
+	int			most = so->starting ? cb_window_first_max(so) : INT_MAX;
 	bool		more = true;
 
 	cb_merge_start(scan, merge);
@@ -831,8 +846,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	{
 		CbSource   *source = merge->ordered[0];
 
-		if (nupper >= CB_WINDOW_UPPER_MAX ||
-			(so->starting && window->nitems >= CB_WINDOW_FIRST_MAX))
+		if (nupper >= CB_WINDOW_UPPER_MAX || window->nitems >= most)
 		{
 			cb_window_cut_short(so, merge);
 			return true;

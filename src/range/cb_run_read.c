@@ -273,13 +273,21 @@ cb_run_covers(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut)
 												 cursor->nentries - 1, &tuple)) > 0;
 }
 
-/* How many of the page's entries lie left of the cut. */
+/*
+ * How many of the page's entries lie left of the cut.  A scan that goes backward
+ * mostly begins at the end of a page: that of max(), or the one before.
+ */
 static int
-cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut)
+cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
+			  ScanDirection dir)
 {
 	int			low = 0;
 	int			high = cursor->nentries;
+	CbLeafTuple last;
 
+	if (ScanDirectionIsBackward(dir) && high > 0 &&
+		cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor, high - 1, &last)) <= 0)
+		return high;
 	while (low < high)
 	{
 		int			mid = low + (high - low) / 2;
@@ -306,7 +314,7 @@ cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 		if (at >= 0)
 			(void) cb_run_load(kd->rel, cursor, at);
 	}
-	left = cb_run_search(kd, cursor, cut);
+	left = cb_run_search(kd, cursor, cut, dir);
 	return ScanDirectionIsForward(dir) ? left : left - 1;
 }
 
