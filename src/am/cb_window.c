@@ -522,6 +522,10 @@ cb_window_begins_before(CbScanOpaque so, const CbCut *cut)
 {
 	CbWindow   *window = so->cur;
 
+#ifdef CB_MUTATE_I9_LOW
+	if (window->has_low)
+		return true;
+#endif
 	if (window->has_low && cut->is_number)
 		return DatumGetInt64(cut->keys[0].sk_argument) >= window->low;
 	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&

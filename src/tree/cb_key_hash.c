@@ -125,6 +125,10 @@ bool
 cb_key_widen_integer(Oid order_proc, Oid type, Datum *value)
 {
 #ifdef USE_FLOAT8_BYVAL
+#ifdef CB_MUTATE_A10_WIDEN
+	if (type == INT4OID)
+		return true;
+#endif
 	switch (order_proc == F_BTINT8CMP ? type : InvalidOid)
 	{
 		case INT4OID:

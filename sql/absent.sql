@@ -1,0 +1,93 @@
+-- Look-ups of keys that are not there: a leaf's first entries tell it, and the next
+-- key is looked for in the same leaf, if it can be there.
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+SET enable_material = off;
+CREATE TABLE absent (k bigint, n int) WITH (autovacuum_enabled = off);
+CREATE INDEX absent_k ON absent USING cachebatch (k) WITH (pack_leaves = off);
+-- even numbers; one of them fills several leaves
+INSERT INTO absent SELECT i * 2, i FROM generate_series(-3000, 3000) i;
+INSERT INTO absent SELECT 1000, i FROM generate_series(1, 2000) i;
+INSERT INTO absent SELECT NULL, i FROM generate_series(1, 10) i;
+SELECT cache_batch_flush('absent_k');
+VACUUM ANALYZE absent;
+
+-- what an outer table asks for, in its order; a third of it is not there
+CREATE TABLE absent_asked (i int, k8 bigint, k4 int, k2 smallint);
+INSERT INTO absent_asked
+SELECT i, k, k, k FROM (SELECT i, i - 4000 + (i % 3 = 0 AND i % 2 = 1)::int AS k FROM generate_series(0, 8000) i) s;
+ANALYZE absent_asked;
+-- the rows for each order and type of the keys, and what is right
+CREATE FUNCTION absent_ask(want text, arrange text)
+RETURNS TABLE (plan text, hits bigint, wrong bigint) LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	EXECUTE format('CREATE TEMP TABLE absent_answers AS SELECT a.i, (SELECT count(*) FROM absent t WHERE t.k = a.%1$I) AS n '
+				   'FROM (SELECT * FROM absent_asked ORDER BY %2$s OFFSET 0) a', want, arrange);
+	FOR line IN EXECUTE format('EXPLAIN (COSTS off) SELECT a.i, (SELECT count(*) FROM absent t WHERE t.k = a.%I) FROM absent_asked a', want)
+	LOOP
+		plan := coalesce(plan, substring(line FROM 'Index Only Scan using absent_k'));
+	END LOOP;
+	SELECT count(*) FILTER (WHERE f.n > 0), count(*) FILTER (WHERE f.n <> coalesce(r.n, 0))
+	INTO hits, wrong
+	FROM absent_answers f JOIN absent_asked a USING (i)
+	LEFT JOIN (SELECT (k + 0) AS k, count(*) AS n FROM absent GROUP BY 1) r ON r.k = a.k8;
+	DROP TABLE absent_answers;
+	RETURN NEXT;
+END $$;
+SET client_min_messages = warning;
+SELECT want, arrange, f.* FROM (VALUES ('k8'), ('k4'), ('k2')) w (want),
+	(VALUES ('i'), ('i DESC'), ('hashint4(i)')) o (arrange), absent_ask(want, arrange) f ORDER BY 1, 2;
+
+-- the last rows of a leaf go: what is looked for begins in the next one
+DELETE FROM absent WHERE k = 1000 AND n < 1500;
+VACUUM absent;
+SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'i') f ORDER BY 1;
+
+-- the same of packed leaves, with a tail, and of entries in buckets
+ALTER INDEX absent_k SET (pack_leaves = on);
+REINDEX INDEX absent_k;
+SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'hashint4(i)') f ORDER BY 1;
+INSERT INTO absent SELECT i, i FROM generate_series(-3999, 3999, 40) i;
+INSERT INTO absent SELECT i, i FROM generate_series(-3995, 3999, 1000) i;
+INSERT INTO absent SELECT i, i FROM generate_series(-3993, 3999, 1000) i;
+SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'hashint4(i)') f ORDER BY 1;
+SELECT cache_batch_flush('absent_k');
+SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'hashint4(i)') f ORDER BY 1;
+
+-- descending, and an array of shorter integers
+DROP INDEX absent_k;
+CREATE INDEX absent_k ON absent USING cachebatch (k DESC);
+SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'i') f ORDER BY 1;
+SELECT count(*), sum(k) FROM absent WHERE k = ANY (ARRAY[-7, -6, -5999, 5, 6, 7, 41]::int[]);
+DROP INDEX absent_k;
+CREATE INDEX absent_k ON absent USING cachebatch (k);
+SELECT count(*), sum(k) FROM absent WHERE k = ANY (ARRAY[-7, -6, -5999, 5, 6, 7, 41]::int[]);
+SELECT count(*), sum(k) FROM absent WHERE k = ANY (ARRAY[-7, -6, -5999, 5, 6, 7, 41]::smallint[]);
+SELECT count(*), sum(k) FROM absent WHERE k > -9::int AND k <= 5::smallint;
+
+-- a second column
+DROP INDEX absent_k;
+CREATE INDEX absent_k ON absent USING cachebatch (k, n);
+SELECT i, (SELECT count(*) FROM absent t WHERE t.k = a.k8 AND t.n = a.i) AS n
+FROM (VALUES (1::bigint, 2), (2, 1), (2, 2), (1000, 1499), (1000, 1500), (1000, 3000), (2, 1)) a (k8, i);
+
+-- a scan that begins at an end of the index, and goes on, and turns
+SELECT min(k), max(k) FROM absent;
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT k, n FROM absent WHERE k IS NOT NULL ORDER BY k DESC, n DESC;
+FETCH 7 FROM c;
+FETCH 3 FROM c;
+FETCH BACKWARD 4 FROM c;
+MOVE FORWARD ALL FROM c;
+FETCH BACKWARD 2 FROM c;
+COMMIT;
+SELECT count(*), sum(k), min(n) FROM (SELECT k, n FROM absent WHERE k IS NOT NULL ORDER BY k, n LIMIT 20) s;
+SELECT count(*), sum(k), min(n) FROM (SELECT k, n FROM absent WHERE k IS NOT NULL ORDER BY k DESC, n DESC LIMIT 20) s;
+SELECT count(*) FROM (SELECT k FROM absent ORDER BY k DESC, n DESC) s;
+DROP TABLE absent, absent_asked;
+DROP FUNCTION absent_ask;
