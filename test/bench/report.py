@@ -35,6 +35,10 @@ LIMITS = [
     ("range-100, full", "range-100", "full", "tps", ">=", 0.9),
     ("index-only range, empty", "index-only", "empty", "tps", ">=", 0.8),
     ("index-only range, full", "index-only", "full", "tps", ">=", 0.8),
+    *[(f"{label}, {state}", name, state, "tps", ">=", limit)
+      for name, label, limit in (("absent", "500 absent keys (aim 1.3)", 1.0),
+                                 ("max", "greatest key", 0.95))
+      for state in ("empty", "full", "runs")],
     ("= ANY of 100, empty", "any-100", "empty", "tps", ">=", 0.9),
     ("= ANY of 100, full", "any-100", "full", "tps", ">=", 0.9),
     ("= ANY of 100, index-only, 30 M rows in shared buffers: time (us)", "any-100-big", "",
@@ -222,8 +226,8 @@ def charts(medians):
         return name.startswith(("ingest-insert1-", "big-insert1", "mixed", "update", "churn"))
 
     def reads(name):
-        return name in ("point", "range-100", "any-100", "any-100-big", "index-only", "mixed",
-                        "update", "churn", "churn-key")
+        return name in ("point", "range-100", "any-100", "any-100-big", "index-only", "absent", "max",
+                        "mixed", "update", "churn", "churn-key")
 
     found = [
         ("ingest.svg", chart(medians, "Ingest", "rows/s", "rows_per_s", ingest)),

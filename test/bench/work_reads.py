@@ -4,6 +4,9 @@ point        one row by its key
 range-100    100 rows from a random key on, in order
 any-100      100 rows, = ANY of an array
 index-only   1000 keys from a random one on, in order, from the index alone
+absent       500 keys that are not there, NOT EXISTS as a nested loop, from the index
+             alone
+max          the greatest key
 mixed        point look-ups and 1-row INSERTs, half and half
 update       UPDATE of an indexed column by the row's id, 4 indexes
 churn        UPDATE of a column without index by the primary key, 4 other
@@ -13,8 +16,9 @@ churn-key    the same, of one of the 4 indexed columns
 any-100-big  100 keys of 30 million, = ANY of an array, from the index alone,
              all of it in shared buffers, nothing pending
 
-The first four with nothing pending ("empty"), and with a pool, or without one
-a journal, that inserts have filled just before ("full").
+The first six with nothing pending ("empty"), and with a pool, or without one
+a journal, that inserts have filled just before ("full"); absent and max also when
+two pool-fulls have been written as runs ("runs").
 """
 
 import data
@@ -35,7 +39,13 @@ QUERIES = {
     "index-only": "\\set i random(1, :n)\n"
                   f"SELECT max(k1) FROM (SELECT k1 FROM events WHERE k1 >= {KEY} "
                   "ORDER BY k1 LIMIT 1000) s;\n",
+    "absent": "SELECT count(*) FROM absent_keys a WHERE NOT EXISTS "
+              "(SELECT 1 FROM events WHERE k1 = a.k);\n",
+    "max": "SELECT max(k1) FROM events;\n",
 }
+RUNS = ("absent", "max")        # measured with range buffers, too
+SPILL = {"cache_batch.spill_threshold": "0", "cache_batch.spill_target": "1000",
+         "cache_batch.max_workers": "0"}
 
 UPDATE = """\\set i random(1, :n)
 \\set new random(1, 4611686018427387903)
@@ -54,6 +64,7 @@ ANY_BIG = ("\\set i random(1, :arrays)\nSELECT count(k1) FROM events "
 
 # so that the queries are answered through the index or not at all
 PLAN = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off"
+LOOP = " -c enable_hashjoin=off -c enable_mergejoin=off -c enable_memoize=off -c enable_material=off"
 
 
 class Reads:
@@ -76,25 +87,46 @@ class Reads:
         return data.template(self.bench.env, self.shape, method)
 
     def run(self, method, repeat):
-        env = self.bench.env
-        cluster = self.bench.clone(self.template(method))
-        cluster.start(env.settings(method, self.shape, **env.no_delay()))
-        cluster.prewarm()
+        cluster = self.start(method)
         found = self.measure(cluster, method, "empty")
         filled = self.bench.fill(cluster, self.shape, method, "reads")
         pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
         for one in self.measure(cluster, method, "full"):
             found.append(dict(one, filled=filled, pending_bytes=pending))
         self.bench.discard(cluster)
+        return found + self.run_with_runs(method)
+
+    def start(self, method, **more):
+        env = self.bench.env
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(env.settings(method, self.shape, **env.no_delay(), **more))
+        cluster.sql("CREATE TABLE absent_keys AS SELECT " + data.key("uniform", 1, "(-j)")
+                    + " AS k FROM generate_series(1::bigint, 500) j")
+        cluster.sql("VACUUM ANALYZE absent_keys")
+        cluster.prewarm()
+        return cluster
+
+    def run_with_runs(self, method):
+        queries = [name for name in self.queries if name in RUNS]
+        ours = method == "cachebatch"
+        if not queries or method == "hash" or \
+                (ours and "cache_batch.spill_threshold" not in self.bench.env.known):
+            return []
+        cluster = self.start(method, **(SPILL if ours else {}))
+        filled = self.bench.fill(cluster, self.shape, method, "runs")
+        if ours and cluster.sql("SELECT sum(runs) > 0 FROM cache_batch_ranges('events_k1')") != "t":
+            raise RuntimeError("there are no runs")
+        found = [dict(one, filled=filled) for one in self.measure(cluster, method, "runs", queries)]
+        self.bench.discard(cluster)
         return found
 
-    def measure(self, cluster, method, state):
+    def measure(self, cluster, method, state, queries=None):
         found = []
-        for name in self.queries:
+        for name in queries or self.queries:
             if method == "hash" and name != "point":
                 continue
             tps, _ = drive.pgbench(cluster, [QUERIES[name]], seconds=self.bench.args.seconds,
-                                   variables={"n": self.shape.rows}, options=PLAN)
+                                   variables={"n": self.shape.rows}, options=PLAN + LOOP)
             found.append({"workload": name, "state": state, "tps": tps})
         return found
 
