@@ -125,13 +125,13 @@ bool
 cb_key_widen_integer(Oid order_proc, Oid type, Datum *value)
 {
 #ifdef USE_FLOAT8_BYVAL
-#ifdef CB_MUTATE_A10_WIDEN
-	if (type == INT4OID)
-		return true;
-#endif
 	switch (order_proc == F_BTINT8CMP ? type : InvalidOid)
 	{
 		case INT4OID:
+#ifdef CB_MUTATE_A10_WIDEN
+			*value = UInt32GetDatum(DatumGetUInt32(*value));
+			return true;
+#endif
 			*value = Int64GetDatum(DatumGetInt32(*value));
 			return true;
 		case INT2OID:
