@@ -23,8 +23,10 @@ PG_CFLAGS += -Wno-unused-function
 endif
 
 # Nobody puts functions in the place of ours: calls among them are direct, or inlined
+ifeq ($(shell uname -s),Linux)
 PG_CFLAGS += -fno-semantic-interposition
 SHLIB_LINK += -Wl,-Bsymbolic
+endif
 # src/core/cb_model.c
 SHLIB_LINK += -lm
 

@@ -171,7 +171,7 @@ extern void cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
 extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,
 							   CbLeafTuple *tuple);
 
-/* Raises an error unless the buffer, which is pinned, has a page of a run. */
+/* Raises an error unless the buffer, which is locked, has a page of a run. */
 extern void cb_run_check_page(Relation rel, Buffer buf);
 
 /* All pages of a run, which are different ones; returns how many. */
