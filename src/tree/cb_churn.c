@@ -134,11 +134,9 @@ cb_tree_close_table(Relation heap)
 void
 cb_churn_begin(CbKeyDesc *kd, bool churn)
 {
-	Form_pg_index index = kd->rel->rd_index;
-
 	/* VACUUM passes over an index that is being dropped */
 #ifndef CB_MUTATE_U6_DROPPED
-	if (!index->indisready || !index->indislive)
+	if (!kd->rel->rd_index->indisready || !kd->rel->rd_index->indislive)
 		return;
 #endif
 	kd->heap = cb_tree_open_table(kd->rel);

@@ -231,7 +231,7 @@ my @damages = (
 	[ 'the low key', 'range', qr/low key differs/, 0, $key->($page{range}, 2, 1) ],
 	[ 'the high key', 'range', qr/low key differs|not in its range/, 0, $key->($page{range}, 1, -1) ],
 	[ 'a right link to itself', 'range', qr/low key differs|Two links/, 1, [ 8192 - 16, pack('V', $at{range}) ] ],
-	[ 'a right link to a leaf', 'range', qr/not a range page/, 1, [ 8192 - 16, pack('V', $at{leaf}) ] ],
+	[ 'a right link to a leaf', 'range', qr/not a range page/, 0, [ 8192 - 16, pack('V', $at{leaf}) ] ],
 	[ 'a zero range page', 'range', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
 	[ 'the level of a range page', 'range', qr/not a range page of level 0/, 1, [ 8192 - 12, pack('v', 1) ] ],
 	[ 'a run that is not listed', 'range', qr/no range page lists|line pointer/, 0, [ 12, pack('v', unpack('v', substr($page{range}, 12, 2)) - 4) ] ],
