@@ -92,6 +92,24 @@ REINDEX INDEX total_on_k;
 INSERT INTO total_on VALUES (2);
 SELECT count(*) FROM total_on WHERE k >= 0;
 
+-- packed leaves that stand for more plain ones than a split makes: they are cut, and
+-- do not cast off a page for each entry that comes
+CREATE TABLE total_full (k int) WITH (autovacuum_enabled = off);
+INSERT INTO total_full SELECT 5 + g / 20000 FROM generate_series(0, 39999) g;
+CREATE INDEX total_full_k ON total_full USING cachebatch (k total_ops) WITH (buffered = on);
+ALTER INDEX total_full_k RESET (buffered);
+CREATE TEMP TABLE total_pages AS SELECT pg_relation_size('total_full_k') / 8192 AS pages;
+DO $$
+BEGIN
+	FOR i IN 1 .. 50 LOOP
+		INSERT INTO total_full VALUES (5);
+		COMMIT;
+	END LOOP;
+END $$;
+SELECT pg_relation_size('total_full_k') / 8192 - pages < 25 AS few FROM total_pages;
+SELECT cache_batch_verify('total_full_k', true);
+DROP TABLE total_full, total_pages;
+
 -- where that word was wrong: the way out
 CREATE TABLE total_wrong (k int) WITH (autovacuum_enabled = off);
 CREATE INDEX total_wrong_k ON total_wrong USING cachebatch (k total_ops) WITH (buffered = on);

@@ -256,13 +256,21 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
  * The last resort: as many items in each part as fit into a packed leaf.  A
  * base can stand for entries of many pages, if they repeat their keys, and
  * then neither plain parts nor parts of as many plain bytes are few enough.
+ *
+ * Not where leaves are not packed: the first part would be as full as the leaf
+ * was, and each entry that comes to it would make one more page.  Such a leaf is
+ * cut in its middle (cb_tree_split_as_is) until plain parts are few enough.
  */
 static bool
-cb_split_plan_full(IndexTuple *items, int nitems, IndexTuple old_hikey,
-				   CbSplitPlan *plan)
+cb_split_plan_full(const CbKeyDesc *kd, IndexTuple *items, int nitems,
+				   IndexTuple old_hikey, CbSplitPlan *plan)
 {
 	int			first = 0;
 
+#ifndef CB_MUTATE_C12_FULLPART
+	if (!cb_packs_leaves(kd->rel))
+		return false;
+#endif
 	plan->packed = true;
 	for (plan->nparts = 0; first < nitems; plan->nparts++)
 	{
@@ -294,7 +302,7 @@ cb_split_choose(const CbKeyDesc *kd, bool leaf, IndexTuple *items, int nitems,
 {
 	return (leaf && cb_split_plan_packed(kd, items, nitems, old_hikey, at_end, plan)) ||
 		cb_split_plan(kd, items, nitems, old_hikey, at_end, plan) ||
-		(leaf && cb_split_plan_full(items, nitems, old_hikey, plan));
+		(leaf && cb_split_plan_full(kd, items, nitems, old_hikey, plan));
 }
 
 /* ---------- high keys ---------- */
