@@ -469,10 +469,13 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	while (done < n && (done == 0 || !cb_waiter_is_there()))
 	{
 		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[done].itup};
-		Buffer		buf = cb_apply_next_leaf(kd, &cut, entries[n - 1].itup,
-											 descent);
+		Buffer		buf;
 		bool		moved;
 
+#ifndef CB_MUTATE_I9_TRUST
+		cb_key_prepare_trust(kd->rel);
+#endif
+		buf = cb_apply_next_leaf(kd, &cut, entries[n - 1].itup, descent);
 		if (!BufferIsValid(buf))
 		{
 			buf = cb_tree_descend_for_write(kd, &cut, 0, descent);

@@ -188,6 +188,7 @@ cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)
 		 (n == 0 || cb_cool_has_time(range)); n++)
 	{
 		CHECK_FOR_INTERRUPTS();
+		cb_key_prepare_trust(kd->rel);
 		range->done = !cb_cool_step(&cool);
 		MemoryContextReset(cxt);
 	}

@@ -235,6 +235,16 @@ cb_key_is_trusted(Relation rel)
 	return cb_total_get_option(rel) == CB_BUFFERED_ON || cb_key_is_total(rel);
 }
 
+/*
+ * Looks the answer up if need be, for those who will ask with pages locked: a
+ * catalog's lock may have to be waited for.
+ */
+void
+cb_key_prepare_trust(Relation rel)
+{
+	(void) cb_key_is_total(rel);
+}
+
 /* Do new entries go to journal and buckets? */
 bool
 cb_is_buffered(Relation rel)
