@@ -289,8 +289,9 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
-		cb_flush_forget_error(desc, attach_id, bucket);
 	}
+	if (flush.nchunks > 0)
+		cb_flush_forget_error(desc, attach_id, bucket);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	return flush.nchunks;

@@ -439,7 +439,7 @@ cb_worker_flush_index(void)
 	cb_waiter_begin(target.indexoid);
 	if (cb_desc_find(rel) == target.desc)
 		more = cb_worker_flush_as_owner(rel, &target);
-	if (!waits)
+	if (!waits && !cb_waiter_is_there())
 		cb_failing_forget(&target.desc->failing);
 	relation_close(rel, NoLock);	/* the lock goes with the transaction */
 	return more;

@@ -225,12 +225,31 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 	return written > 0 ? written : n;
 }
 
+/*
+ * Range by range.  Before it gives way it brings some entries, or what runs have
+ * left of them: then none of these, and the place is set.
+ */
+static int
+cb_range_apply_each(CbRangeApply *apply, CbSortEntry *entries, int n)
+{
+	int			done = 0;
+
+	if (apply->root == 0)
+		apply->root = cb_range_create(apply->kd->rel);
+	do
+	{
+		done += cb_range_apply_some(apply, entries + done, n - done);
+		CHECK_FOR_INTERRUPTS();
+	} while (done < n && !cb_waiter_is_there());
+	return done;
+}
+
 int
 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 			   CbRangePlace *place, CbApplyStats *stats, int64 *spilled)
 {
 	CbRangeApply *apply;
-	int			done = 0;
+	int			done;
 
 	*spilled = 0;
 	if (mode == CB_SPILL_NEVER || !cb_range_is_run(n))
@@ -247,13 +266,8 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	apply->root = cb_range_root(kd->rel);
 	if (n / apply->span >= cb_spill_target)
 		done = cb_tree_apply(kd, entries, n, stats);
-	else if (apply->root == 0)
-		apply->root = cb_range_create(kd->rel);
-	while (done < n && (done == 0 || !cb_waiter_is_there()))
-	{
-		done += cb_range_apply_some(apply, entries + done, n - done);
-		CHECK_FOR_INTERRUPTS();
-	}
+	else
+		done = cb_range_apply_each(apply, entries, n);
 	*spilled = apply->spilled;
 	pfree(apply);
 	return done;

@@ -157,6 +157,18 @@ ok($node->poll_query_until('postgres', q(SELECT sum(entries) IS NULL FROM cache_
 sound($node, 'f', ['k'], 'whole then');
 $node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
 
+# a bucket that fails does so until all of it has been flushed
+insert('f', $rows);
+my (undef, undef, $failed) = $node->psql('postgres', q(SET cache_batch.test_points = 'flush-sealed=error'; SELECT cache_batch_flush('f_k')));
+like($failed, qr/test point/, 'a flush fails');
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+is((stopped('f_k', $age, 1, 'ALTER INDEX f_k SET (buffered = on)', "'f_k'::regclass",
+	q(SELECT sum(failures) FROM cache_batch_bucket_list('f_k'))))[1], '1', 'it fails still when the next one has given way');
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+ok($node->poll_query_until('postgres', q(SELECT sum(entries) IS NULL AND sum(failures) IS NULL
+		FROM cache_batch_bucket_list('f_k') WHERE entries > 0 OR failures > 0)), 'and no more when it has been flushed');
+$node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
+
 # ------------------------------------------------------------ a merge of runs
 
 foreach my $table ('m', 'u')
@@ -188,6 +200,22 @@ foreach my $table ('m', 'u')
 	});
 	is(run($runs_of), '0', 'no run is left');
 }
+
+# Where the bucket's entries are all right of many of the runs', an attempt brings
+# some of these only.
+make_table('r', q(, spill_threshold = 0));
+for (1 .. 4)
+{
+	run("SET cache_batch.test_spill = on; INSERT INTO r SELECT i, $key FROM generate_series(20000 + $_ * 400, 20000 + $_ * 400 + 399) i;
+		SELECT cache_batch_flush('r_k')");
+}
+run(q(ALTER SYSTEM SET cache_batch.spill_target = 2));
+run(q(SELECT pg_reload_conf()));
+run(qq(INSERT INTO r SELECT i, k FROM (SELECT i, $key AS k FROM generate_series(30000, 31199) i) s WHERE k > lpad('200000000', 110, '0')));
+gives_way('flush with a merge', 'r', $age, q(SELECT sum(runs) FROM cache_batch_ranges('r_k')), 4);
+is(run(q(SELECT sum(runs) FROM cache_batch_ranges('r_k'))), '0', 'no run is left');
+run(q(ALTER SYSTEM RESET cache_batch.spill_target));
+$node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
 
 # ------------------------------------------------------------ cold leaves
 
