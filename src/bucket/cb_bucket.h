@@ -426,8 +426,9 @@ extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 								ScanDirection dir, CbBucketView *view);
 
 /*
- * May entries from below "from" have come into the buckets since?  Whoever reads
- * the journal below "from" after the view was opened asks this then.
+ * May entries from below "from" have come into the buckets since, or has the index
+ * lost these?  Whoever reads the journal below "from" after the view was opened
+ * asks this then.
  */
 extern bool cb_bucket_view_is_late(const CbBucketView *view);
 

@@ -643,7 +643,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	if (!cb_attach_make_buckets(attach))
 		return 0;
 	desc->from = desc->head = head;
-	cb_store_relaxed(&desc->again, 0);
+	cb_store_release(&desc->again, 0);	/* after attach_id has changed */
 	cb_failing_forget(&desc->failing);
 	desc->error[0] = '\0';
 	cb_store_relaxed(&desc->tail, attach->tail);

@@ -139,8 +139,16 @@ cb_bucket_view_is_late(const CbBucketView *view)
 #ifdef CB_MUTATE_I2_AGAIN
 	return false;
 #endif
-	return view->attach_id != 0 && !view->swept &&
-		cb_load_acquire(&view->desc->again) != view->again;
+	if (view->attach_id == 0 || view->swept)
+		return false;
+	/* "again" begins anew with an attachment: its number is looked at later */
+	if (cb_load_acquire(&view->desc->again) != view->again)
+		return true;
+#ifdef CB_MUTATE_I2_AGAINANEW
+	return false;
+#endif
+	pg_read_barrier();
+	return view->desc->attach_id != view->attach_id;
 }
 
 /* ---------- sorting ---------- */

@@ -108,8 +108,15 @@ cb_sweep_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
 {
 	CbPublishResult result;
 
-	/* they are where the truncation that follows leaves them, or it fails */
-	if (cb_bucket_publish(kd, entries, n, &result) < n)
+	/*
+	 * They are in the buckets that the sweep knows, where the truncation that
+	 * follows leaves them, or it fails.
+	 */
+	if (cb_bucket_publish(kd, entries, n, &result) < n
+#ifndef CB_MUTATE_I2_AGAINLOST
+		|| result.attach_id != sweep->attach_id
+#endif
+		)
 		ReThrowError(error);
 	cb_bucket_note_again(sweep->desc, sweep->attach_id);
 	CB_TEST_POINT("sweep-published");

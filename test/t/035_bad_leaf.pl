@@ -199,7 +199,17 @@ with_workers('workers', conf => '');
 
 SKIP:
 {
-	skip 'needs a build with TESTPOINTS=1', 3 unless test_points_built($node);
+	skip 'needs a build with TESTPOINTS=1', 8 unless test_points_built($node);
+
+	my $alone = q(SET cache_batch.test_points = '';);
+	my $scan_waits = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SET cache_batch.test_points = 'scan-copy-journal=wait:7');
+	my $find = "\\echo begun\nSELECT 'found', count(*) FROM c WHERE k < 3;\n";
+
+	# other indexes take all descriptors
+	my $take = q(DO $$ BEGIN PERFORM pg_sleep(1.2); FOR i IN 1 .. 260 LOOP
+		EXECUTE format('INSERT INTO o.t%s VALUES (1)', i);
+		COMMIT;
+	END LOOP; END $$);
 
 	ask(q(CREATE TABLE c (k int); CREATE INDEX c_k ON c USING cachebatch (k);
 		ALTER SYSTEM SET cache_batch.max_delay = '1h';
@@ -216,8 +226,8 @@ SKIP:
 
 	my $scan = $node->background_psql('postgres');
 
-	$scan->query_safe(q(SET enable_seqscan = off; SET enable_bitmapscan = off; SET cache_batch.test_points = 'scan-copy-journal=wait:7'));
-	$scan->query_until(qr/begun/, "\\echo begun\nSELECT 'found', count(*) FROM c WHERE k < 3;\n");
+	$scan->query_safe($scan_waits);
+	$scan->query_until(qr/begun/, $find);
 	$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
 	$holder->query_safe('SELECT pg_advisory_unlock(8)');
 	$node->poll_query_until('postgres', q(SELECT swept FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k'))
@@ -228,6 +238,60 @@ SKIP:
 	$_->quit foreach $scan, $holder;
 	ask(q(ALTER DATABASE postgres RESET cache_batch.test_points));
 	sound($node, 'c', ['k'], 'c is whole');
+
+	# The same, and the index loses its descriptor to another one before the scan
+	# goes on.
+	ask(q(CREATE SCHEMA o;
+		DO $$ BEGIN FOR i IN 1 .. 260 LOOP
+			EXECUTE format('CREATE TABLE o.t%1$s (k int); CREATE INDEX ON o.t%1$s USING cachebatch (k)', i);
+		END LOOP; END $$;
+		ALTER DATABASE postgres SET cache_batch.test_points = 'worker-flush=wait:8,sweep-try=error:1'));
+	ask(q(ALTER SYSTEM SET cache_batch.pool_size = '4MB'));	# room for all of them
+	ask('INSERT INTO c VALUES (1), (2)');
+	crash_restart($node);
+	$holder = $node->background_psql('postgres');
+	$holder->query_safe('SELECT pg_advisory_lock(7), pg_advisory_lock(8)');
+	ask('INSERT INTO c VALUES (3)');
+	$node->poll_query_until('postgres', $waits . 8) or die 'no worker comes';
+	$scan = $node->background_psql('postgres');
+	$scan->query_safe($scan_waits);
+	$scan->query_until(qr/begun/, $find);
+	$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
+	$holder->query_safe('SELECT pg_advisory_unlock(8)');
+	$node->poll_query_until('postgres', q(SELECT swept FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k'))
+	  or die 'the journal is not swept';
+	ask($take);
+	is(ask(q(SELECT count(*) FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k')), '0', 'its descriptor is gone');
+	$holder->query_safe('SELECT pg_advisory_unlock(7)');
+	like($scan->query('SELECT 1'), qr/found\|4/, 'and the scan finds the entry all the same');
+	$_->quit foreach $scan, $holder;
+	ask(q(ALTER DATABASE postgres RESET cache_batch.test_points));
+	sound($node, 'c', ['k'], 'c is whole then');
+
+	# Or the sweep itself gives it another one, to publish the entry.
+	ask(q(ALTER DATABASE postgres SET cache_batch.test_points = 'sweep-read=wait:8,sweep-try=error:1,publish-routed=wait:9'));
+	ask(qq($alone INSERT INTO c VALUES (1), (2)));
+	crash_restart($node);
+	$holder = $node->background_psql('postgres');
+	$holder->query_safe('SELECT pg_advisory_lock(7), pg_advisory_lock(8), pg_advisory_lock(9)');
+	ask(qq($alone INSERT INTO c VALUES (3)));
+	$node->poll_query_until('postgres', $waits . 8) or die 'no worker comes';
+	ask($alone . $take);
+	ask(q(SELECT pg_sleep(1.2)));	# so that it gets one of them
+	$holder->query_safe('SELECT pg_advisory_unlock(8)');
+	$node->poll_query_until('postgres', $waits . 9) or die 'the sweep does not publish';
+	$scan = $node->background_psql('postgres');
+	$scan->query_safe($scan_waits);
+	$scan->query_until(qr/begun/, $find);
+	$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
+	$holder->query_safe('SELECT pg_advisory_unlock(9)');
+	$node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM cache_batch_stat_workers WHERE state = 'flushing'))
+	  or die 'the sweep does not end';
+	$holder->query_safe('SELECT pg_advisory_unlock(7)');
+	like($scan->query('SELECT 1'), qr/found\|6/, 'and a scan that came in between finds it');
+	$_->quit foreach $scan, $holder;
+	ask(q(ALTER DATABASE postgres RESET cache_batch.test_points));
+	sound($node, 'c', ['k'], 'c is whole in the end');
 }
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP/, 'nothing bad in the log');
 
