@@ -517,6 +517,7 @@ cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
 {
 	CbBucketPositions positions;
 	CbPos		upto;
+	CbPos		tail;
 
 	if (!cb_bucket_positions(desc, attach_id, &positions))
 		return false;
@@ -528,13 +529,23 @@ cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
 	LockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	cb_flush_truncate_locked(rel, desc, attach_id);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
+
+#ifndef CB_MUTATE_I4_TAIL
+	/* whose tail this is turns out afterwards */
+	tail = cb_load_acquire(&desc->tail);
+	CB_TEST_POINT("drain-tail");
+#endif
 	if (!cb_bucket_positions(desc, attach_id, &positions))
 		return false;
+#ifdef CB_MUTATE_I4_TAIL
+	CB_TEST_POINT("drain-tail");
+	tail = cb_load_acquire(&desc->tail);
+#endif
 #ifndef CB_MUTATE_I4_AGAIN
 	/* entries from below may have been appended again meanwhile */
 	upto = Max(upto, positions.again);
 #endif
-	return cb_load_acquire(&desc->tail) >= upto;
+	return tail >= upto;
 }
 
 void
