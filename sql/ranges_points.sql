@@ -111,6 +111,13 @@ EXPLAIN (COSTS OFF) SELECT count(*), sum(a.n) FROM ranges a JOIN ranges_other b 
 SELECT count(*), sum(a.n) FROM ranges a JOIN ranges_other b USING (k);
 SELECT count(*), sum(a.n) FROM ranges a JOIN ranges_other b USING (k) WHERE k % 10 = 2;
 
+-- what is known of the filters is of the runs that were listed then
+SELECT sum((SELECT count(*) FROM ranges r WHERE r.k = 7777 + 0 * i)) FROM generate_series(1, 10) i;
+INSERT INTO ranges VALUES (7777, 1);
+SELECT cache_batch_flush('ranges_k');
+SELECT sum((SELECT count(*) FROM ranges r WHERE r.k = 7777 + 0 * i)) FROM generate_series(1, 10) i;
+SELECT sum((SELECT count(*) FROM ranges r WHERE r.k = 7778 + 0 * i)) FROM generate_series(1, 10) i;
+
 -- they are there until somebody wants the tree to have all
 SELECT sum(runs) > 0 AS runs FROM cache_batch_ranges('ranges_k');
 RESET cache_batch.test_spill;

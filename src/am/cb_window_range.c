@@ -160,6 +160,91 @@ cb_window_set_cursor(CbScanOpaque so, int i, CbRunWatch *watch)
 	cb_run_open(ranges->cursors[i], item, watch);
 }
 
+/* Copies the bounds, which the next look-up of any scan may drop, for the window. */
+static void
+cb_window_copy_bounds(CbScanRanges *ranges, const CbRangeSeen *seen)
+{
+	char	   *to = ranges->bounds;
+
+	ranges->known = false;
+	ranges->state.low = ranges->state.high = NULL;
+	if (seen->low != NULL)
+	{
+		ranges->state.low = memcpy(to, seen->low, IndexTupleSize(seen->low));
+		to += MAXALIGN(IndexTupleSize(seen->low));
+	}
+	if (seen->high != NULL)
+		ranges->state.high = memcpy(to, seen->high, IndexTupleSize(seen->high));
+}
+
+/* The downlink of the router for the scan's place.  It may be an old router. */
+static OffsetNumber
+cb_window_find_downlink(CbScanOpaque so, BlockNumber root, ScanDirection dir)
+{
+	CbScanRanges *ranges = so->ranges;
+
+	if (ranges->router == NULL)
+	{
+		Page		copy = MemoryContextAlloc(so->cxt, BLCKSZ);
+
+		ranges->bounds = MemoryContextAlloc(so->cxt, BLCKSZ);
+		cb_range_copy_router(so->kd.rel, root, copy);
+		ranges->router = copy;
+	}
+	return cb_tree_search_page(&so->kd, &so->pos.cut, ranges->router, dir);
+}
+
+/* May the scan use, and note, what this backend has seen of range pages? */
+static bool
+cb_window_may_have_seen(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	return so->view.has_hash && !scan->xactStartedInRecovery &&
+		RelationNeedsWAL(so->kd.rel);
+}
+
+/* Reads the range page of the scan's place, by way of the router or a hint. */
+static void
+cb_window_find_range(IndexScanDesc scan, BlockNumber root, BlockNumber from,
+					 ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	Buffer		buf = cb_range_find(&so->kd, root, &so->pos.cut, dir,
+									BUFFER_LOCK_SHARE, from, scan->xs_snapshot);
+
+	cb_window_read_range(scan, buf);
+	UnlockReleaseBuffer(buf);
+}
+
+/*
+ * Is the place in a range of which it is known that its runs lack the hash that
+ * the scan looks for?  If not, the range page has been read.
+ */
+static bool
+cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbScanRanges *ranges = so->ranges;
+	OffsetNumber downlink = cb_window_find_downlink(so, root, dir);
+	BlockNumber blkno = BTreeTupleGetDownLink(CbPageGetTuple(ranges->router,
+															 downlink));
+	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, downlink, blkno,
+												  &so->pos.cut, dir,
+												  so->view.hash,
+												  scan->xs_snapshot);
+
+	if (seen != NULL)
+	{
+		cb_window_copy_bounds(ranges, seen);
+		return true;
+	}
+	cb_window_find_range(scan, root, blkno, dir);
+	if (ranges->state.blkno == blkno)
+		cb_range_seen_note(so->kd.rel, downlink, &ranges->state);
+	return false;
+}
+
 void
 cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 {
@@ -167,7 +252,6 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	BlockNumber root = cb_window_range_root(so);
 	CbScanRanges *ranges;
 	CbRunWatch *watch;
-	Buffer		buf;
 
 	so->in_range = root != 0;
 	if (root == 0)
@@ -175,14 +259,19 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	if (so->ranges == NULL)
 		so->ranges = cb_window_make_ranges(so);
 	ranges = so->ranges;
-	buf = cb_range_find(&so->kd, root, &so->pos.cut, dir, BUFFER_LOCK_SHARE,
-						cb_window_range_hint(so, dir), scan->xs_snapshot);
-	cb_window_read_range(scan, buf);
-	UnlockReleaseBuffer(buf);
+	ranges->nwanted = 0;
+	if (!cb_window_may_have_seen(scan))
+		cb_window_find_range(scan, root, cb_window_range_hint(so, dir), dir);
+	else if (cb_window_range_lacks(scan, root, dir))
+	{
+		if (so->starting)
+			cb_pace_note_scan();
+		CB_TEST_POINT("scan-range-read");
+		return;
+	}
 	CB_TEST_POINT("scan-range-copied");
 
 	watch = scan->xactStartedInRecovery ? &ranges->watch : NULL;
-	ranges->nwanted = 0;
 	for (int i = 0; i < ranges->state.nruns; i++)
 	{
 		if (so->view.has_hash &&

@@ -58,6 +58,13 @@ extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 							const CbCut *cut, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
 
+/* Does a range with this high key, or NULL, end before the position beside the cut? */
+extern bool cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut,
+							   ScanDirection dir, IndexTuple high);
+
+/* Copies the router. */
+extern void cb_range_copy_router(Relation rel, BlockNumber root, Page copy);
+
 /* Is this block a range page of the index? */
 extern bool cb_range_is_at(Relation rel, BlockNumber blkno);
 
@@ -144,6 +151,10 @@ extern void cb_run_open(CbRunCursor *cursor, const CbRunItem *item,
  */
 extern bool cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 							CbRunWatch *watch);
+
+/* Adds the bits of one of the run's filters to a filter as large.  The run is listed. */
+extern void cb_run_add_filter(Relation rel, const CbRunItem *item, int filter,
+							  cb_atomic64 *to);
 
 /*
  * Goes to the data page with the first entry right of the cut [last left of
@@ -236,6 +247,42 @@ extern void cb_range_free_retired(Relation rel, BlockNumber range);
 
 extern void cb_redo_retire(XLogReaderState *record);
 extern void cb_redo_run_free(XLogReaderState *record);
+
+/* ---------- cb_range_seen.c ---------- */
+
+/* a range page as it was at this LSN, in memory of the backend's own */
+typedef struct CbRangeSeen
+{
+	RelFileNode node;
+	BlockNumber blkno;
+	XLogRecPtr	lsn;			/* invalid: nothing is known here */
+	int			visits;			/* look-ups that found it so, without filters */
+	IndexTuple	low;			/* NULL: minus infinity */
+	IndexTuple	high;			/* NULL: infinite */
+	int			nfilters;		/* as many as each run has */
+	int			npages;			/* of unions, each of nfilters pages */
+	cb_atomic64 *filters;		/* unions of the runs' filters; NULL: not made */
+} CbRangeSeen;
+
+/*
+ * The range, if it is known that no run in it holds entries with this hash of their
+ * first column, as its page is now; else NULL.  blkno: where this downlink of
+ * the router leads; the index is logged, and the transaction did not begin in
+ * recovery.  Good until the next call for any range.
+ */
+extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
+											  OffsetNumber downlink,
+											  BlockNumber blkno,
+											  const CbCut *cut,
+											  ScanDirection dir, uint32 hash,
+											  Snapshot snapshot);
+
+/*
+ * A look-up has read the range page, where the router's downlink leads, under
+ * a snapshot, which it holds.  The index is logged; not in recovery.
+ */
+extern void cb_range_seen_note(Relation rel, OffsetNumber downlink,
+							   const CbRangeState *state);
 
 /* ---------- cb_range_flush.c ---------- */
 

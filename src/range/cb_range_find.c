@@ -107,17 +107,25 @@ cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 		cb_range_report_corrupt(rel, next);
 }
 
-/* Does the range end before the position beside the cut? */
-static bool
+bool
 cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
-				   Page page)
+				   IndexTuple high)
 {
 	int			cmp;
 
-	if (CbPageIsRightmost(page) || cut->kind == CB_CUT_MIN)
+	if (high == NULL || cut->kind == CB_CUT_MIN)
 		return false;
-	cmp = cb_key_compare_cut(kd, cut, CbPageGetHighKey(page));
+	cmp = cb_key_compare_cut(kd, cut, high);
 	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
+}
+
+void
+cb_range_copy_router(Relation rel, BlockNumber root, Page copy)
+{
+	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
+
+	memcpy(copy, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
 }
 
 /* The block that the router names for the cut. */
@@ -148,7 +156,8 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 		Buffer		buf = cb_range_read_page(kd->rel, blkno, lockmode, snapshot);
 		Page		page = BufferGetPage(buf);
 
-		if (!cb_range_is_beyond(kd, cut, dir, page))
+		if (!cb_range_is_beyond(kd, cut, dir, CbPageIsRightmost(page) ?
+								NULL : CbPageGetHighKey(page)))
 			return buf;
 		blkno = CbPageGetOpaque(page)->next;
 		UnlockReleaseBuffer(buf);

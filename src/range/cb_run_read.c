@@ -128,6 +128,20 @@ cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 	return result;
 }
 
+void
+cb_run_add_filter(Relation rel, const CbRunItem *item, int filter,
+				  cb_atomic64 *to)
+{
+	Buffer		buf = cb_run_read_page(rel, item->filters[filter],
+									   CB_RUN_FILTER_LEVEL, NULL);
+	const cb_atomic64 *from = CbRunFilterBits(BufferGetPage(buf));
+
+	for (int i = 0; i < CB_RUN_FILTER_LINES * CB_FILTER_LINE_WORDS; i++)
+		cb_store_relaxed(&to[i], cb_load_relaxed(&to[i]) |
+						 cb_load_relaxed(&from[i]));
+	UnlockReleaseBuffer(buf);
+}
+
 /* ---------- the root ---------- */
 
 /* Takes the data pages' blocks from the root, which is locked. */

@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_range_seen.c
+ *	  Range pages as this backend has read them, with their runs' filters in few.
+ *
+ * A look-up of a key that no run of its range has asks the filter of each run: a
+ * page each.  For ranges that it comes to again and again a backend keeps unions
+ * of these filters, each of so many runs as one filter is meant to hold.  They are
+ * right for as long as the range page has the LSN that it had then, as runs
+ * never change while they are listed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "range/cb_range.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#define CB_RANGE_SEEN		128
+
+/* pages of all unions of a range */
+#define CB_RANGE_SEEN_PAGES		6
+
+/* unions are made when so many look-ups have found the range page the same */
+#define CB_RANGE_SEEN_VISITS	4
+
+#define CB_RUN_FILTER_WORDS	(CB_RUN_FILTER_LINES * CB_FILTER_LINE_WORDS)
+
+static CbRangeSeen cb_range_seen[CB_RANGE_SEEN];
+static MemoryContext cb_range_seen_cxt = NULL;
+
+static CbRangeSeen *
+cb_range_seen_slot(Relation rel, OffsetNumber downlink)
+{
+	return &cb_range_seen[(rel->rd_node.relNode * 37 + downlink) % CB_RANGE_SEEN];
+}
+
+static inline bool
+cb_range_seen_is(const CbRangeSeen *seen, Relation rel, BlockNumber blkno)
+{
+	return seen->blkno == blkno && !XLogRecPtrIsInvalid(seen->lsn) &&
+		RelFileNodeEquals(seen->node, rel->rd_node);
+}
+
+/* The LSN that the range page has now. */
+static XLogRecPtr
+cb_range_seen_lsn(Relation rel, BlockNumber blkno, Snapshot snapshot)
+{
+	Buffer		buf = cb_tree_read_buffer(rel, blkno);
+	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
+
+#ifndef CB_MUTATE_A16_OLDSNAPSHOT
+	TestForOldSnapshot(snapshot, rel, BufferGetPage(buf));
+#endif
+	ReleaseBuffer(buf);
+	return lsn;
+}
+
+static bool
+cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
+{
+	uint32		within;
+	int			filter = cb_run_filter_of(hash, seen->nfilters, &within);
+
+	for (; filter < seen->npages; filter += seen->nfilters)
+	{
+		if (cb_filter_may_hold(seen->filters + CB_RUN_FILTER_WORDS * filter,
+							   CB_RUN_FILTER_LINES, within))
+			return true;
+	}
+	return false;
+}
+
+const CbRangeSeen *
+cb_range_seen_lacks(const CbKeyDesc *kd, OffsetNumber downlink,
+					BlockNumber blkno, const CbCut *cut, ScanDirection dir,
+					uint32 hash, Snapshot snapshot)
+{
+	CbRangeSeen *seen = cb_range_seen_slot(kd->rel, downlink);
+
+	if (!cb_range_seen_is(seen, kd->rel, blkno) || seen->filters == NULL ||
+		cb_range_seen_may_hold(seen, hash))
+		return NULL;
+#ifndef CB_MUTATE_I2_RANGESEEN
+	if (cb_range_seen_lsn(kd->rel, blkno, snapshot) != seen->lsn)
+		return NULL;
+#endif
+	return cb_range_is_beyond(kd, cut, dir, seen->high) ? NULL : seen;
+}
+
+/* Begins to note how often look-ups come to the range page as it is now. */
+static void
+cb_range_seen_begin(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
+{
+	if (seen->filters != NULL)
+		pfree(seen->filters);
+	*seen = (CbRangeSeen)
+	{
+		.node = rel->rd_node,.blkno = state->blkno,.lsn = state->lsn
+	};
+}
+
+/*
+ * Which pages of unions each run's filters go to, from firsts[] on; returns how
+ * many there are.  0: the runs' filters are not alike, or too many.
+ */
+static int
+cb_range_seen_plan(const CbRangeState *state, int *firsts)
+{
+	int			nfilters = state->nruns > 0 ? state->runs[0].nfilters : 0;
+	int			first = 0;
+	int64		n = 0;
+
+	if (nfilters < 1 || nfilters > CB_RUN_MAX_FILTERS)
+		return 0;
+	for (int i = 0; i < state->nruns; i++)
+	{
+		if (state->runs[i].nfilters != nfilters)
+			return 0;
+		if (n > 0 && n + state->runs[i].nentries > nfilters * CB_RUN_FILTER_ENTRIES)
+		{
+			first += nfilters;
+			n = 0;
+		}
+		n += state->runs[i].nentries;
+		firsts[i] = first;
+	}
+	return first + nfilters <= CB_RANGE_SEEN_PAGES ? first + nfilters : 0;
+}
+
+/*
+ * Makes the unions of the filters, with copies of the bounds behind them.  They are
+ * taken up when they are whole: to read a page may fail.
+ */
+static void
+cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
+{
+	int			firsts[CB_RANGE_MAX_RUNS];
+	int			npages = cb_range_seen_plan(state, firsts);
+	Size		size = npages * CB_RUN_FILTER_WORDS * sizeof(cb_atomic64);
+	Size		low = state->low ? MAXALIGN(IndexTupleSize(state->low)) : 0;
+	Size		high = state->high ? MAXALIGN(IndexTupleSize(state->high)) : 0;
+	cb_atomic64 *filters;
+	char	   *kept;
+
+	if (npages == 0)
+		return;
+	filters = palloc0(size);
+	for (int i = 0; i < state->nruns; i++)
+	{
+		for (int j = 0; j < state->runs[i].nfilters; j++)
+			cb_run_add_filter(rel, &state->runs[i], j,
+							  filters + CB_RUN_FILTER_WORDS * (firsts[i] + j));
+	}
+	if (cb_range_seen_cxt == NULL)
+		cb_range_seen_cxt = AllocSetContextCreate(TopMemoryContext,
+												  "cache_batch range pages seen",
+												  ALLOCSET_DEFAULT_SIZES);
+	kept = MemoryContextAlloc(cb_range_seen_cxt, size + low + high);
+	memcpy(kept, filters, size);
+	pfree(filters);
+	if (state->low)
+		seen->low = memcpy(kept + size, state->low, IndexTupleSize(state->low));
+	if (state->high)
+		seen->high = memcpy(kept + size + low, state->high,
+							IndexTupleSize(state->high));
+	seen->nfilters = state->runs[0].nfilters;
+	seen->npages = npages;
+	seen->filters = (cb_atomic64 *) kept;
+}
+
+void
+cb_range_seen_note(Relation rel, OffsetNumber downlink,
+				   const CbRangeState *state)
+{
+	CbRangeSeen *seen = cb_range_seen_slot(rel, downlink);
+
+	if (!cb_range_seen_is(seen, rel, state->blkno) || seen->lsn != state->lsn)
+		cb_range_seen_begin(seen, rel, state);
+	if (++seen->visits == CB_RANGE_SEEN_VISITS)
+		cb_range_seen_make(seen, rel, state);
+}
