@@ -19,8 +19,9 @@
 
 #define CB_RANGE_SEEN		128
 
-/* pages of all unions of a range */
+/* pages of all unions of a range, and of all ranges: 2 MB */
 #define CB_RANGE_SEEN_PAGES		6
+#define CB_RANGE_SEEN_ALL		256
 
 /* unions are made when so many look-ups have found the range page the same */
 #define CB_RANGE_SEEN_VISITS	4
@@ -29,6 +30,7 @@
 
 static CbRangeSeen cb_range_seen[CB_RANGE_SEEN];
 static MemoryContext cb_range_seen_cxt = NULL;
+static int	cb_range_seen_npages = 0;	/* of all unions */
 
 static CbRangeSeen *
 cb_range_seen_slot(Relation rel, OffsetNumber downlink)
@@ -94,7 +96,10 @@ static void
 cb_range_seen_begin(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 {
 	if (seen->filters != NULL)
+	{
 		pfree(seen->filters);
+		cb_range_seen_npages -= seen->npages;
+	}
 	*seen = (CbRangeSeen)
 	{
 		.node = rel->rd_node,.blkno = state->blkno,.lsn = state->lsn
@@ -144,7 +149,7 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 	cb_atomic64 *filters;
 	char	   *kept;
 
-	if (npages == 0)
+	if (npages == 0 || cb_range_seen_npages + npages > CB_RANGE_SEEN_ALL)
 		return;
 	filters = palloc0(size);
 	for (int i = 0; i < state->nruns; i++)
@@ -168,6 +173,7 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 	seen->nfilters = state->runs[0].nfilters;
 	seen->npages = npages;
 	seen->filters = (cb_atomic64 *) kept;
+	cb_range_seen_npages += npages;
 }
 
 void
