@@ -288,7 +288,7 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 		return;
 	CB_TEST_POINT("publish-fill");
 #ifdef CB_MUTATE_I1_SEAL
-	pg_usleep(100);				/* a flush gets its time to seal */
+	pg_usleep(1000);			/* a flush gets its time to seal */
 #endif
 	for (int i = first; i < end;)
 	{
