@@ -58,8 +58,10 @@ typedef struct CbMerge
 /* Adds the entries of the leaf between the window's cuts. */
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
 
-/* All sources are open: from here on ordered[0] has the next entry. */
+/* All sources are open; the leaf's are the only ones. */
 extern bool cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge);
+
+/* All sources are open: from here on ordered[0] has the next entry. */
 extern void cb_merge_start(IndexScanDesc scan, CbMerge *merge);
 extern void cb_merge_advance(IndexScanDesc scan, CbMerge *merge);
 
