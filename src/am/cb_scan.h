@@ -135,7 +135,6 @@ typedef struct CbScanRanges
 	bool		known;			/* is there something in state? */
 	CbRangeState state;			/* of the range page last read */
 	CbRunWatch	watch;			/* of its runs, if the scan began in recovery */
-	Page		router;			/* as it was once, with all the same ranges; or NULL */
 	char	   *bounds;			/* room for those in state, if not in cxt */
 	int			nwanted;		/* runs that this window has to read, ... */
 	int			wanted[CB_RANGE_MAX_RUNS];	/* ... by number in state */

@@ -35,7 +35,7 @@ cb_window_range_root(CbScanOpaque so)
 	CbRelCache *cache = cb_rel_cache(so->kd.rel);
 	bool		attached = so->view.attach_id != 0;
 
-	if (attached && !so->view.has_ranges)
+	if (attached && so->view.spills == 0)
 		return 0;
 	if (!cache->build_known || (attached && cache->range_root == 0))
 	{
@@ -54,6 +54,7 @@ cb_window_make_ranges(CbScanOpaque so)
 
 	ranges->cxt = AllocSetContextCreate(so->cxt, "cache_batch scan ranges",
 										ALLOCSET_SMALL_SIZES);
+	ranges->bounds = MemoryContextAlloc(so->cxt, BLCKSZ);
 	return ranges;
 }
 
@@ -177,31 +178,14 @@ cb_window_copy_bounds(CbScanRanges *ranges, const CbRangeSeen *seen)
 		ranges->state.high = memcpy(to, seen->high, IndexTupleSize(seen->high));
 }
 
-/* The downlink of the router for the scan's place.  It may be an old router. */
-static OffsetNumber
-cb_window_find_downlink(CbScanOpaque so, BlockNumber root, ScanDirection dir)
-{
-	CbScanRanges *ranges = so->ranges;
-
-	if (ranges->router == NULL)
-	{
-		Page		copy = MemoryContextAlloc(so->cxt, BLCKSZ);
-
-		ranges->bounds = MemoryContextAlloc(so->cxt, BLCKSZ);
-		cb_range_copy_router(so->kd.rel, root, copy);
-		ranges->router = copy;
-	}
-	return cb_tree_search_page(&so->kd, &so->pos.cut, ranges->router, dir);
-}
-
 /* May the scan use, and note, what this backend has seen of range pages? */
 static bool
 cb_window_may_have_seen(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	return so->view.has_hash && !scan->xactStartedInRecovery &&
-		RelationNeedsWAL(so->kd.rel);
+	return so->view.has_hash && so->view.attach_id != 0 &&
+		!scan->xactStartedInRecovery && RelationNeedsWAL(so->kd.rel);
 }
 
 /* Reads the range page of the scan's place, by way of the router or a hint. */
@@ -226,12 +210,13 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanRanges *ranges = so->ranges;
-	OffsetNumber downlink = cb_window_find_downlink(so, root, dir);
-	BlockNumber blkno = BTreeTupleGetDownLink(CbPageGetTuple(ranges->router,
-															 downlink));
-	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, downlink, blkno,
-												  &so->pos.cut, dir,
-												  so->view.hash,
+	CbRangeMoment now = {
+		.bucket = so->view.bucket->number,
+		.attach_id = so->view.attach_id,
+		.spills = so->view.spills
+	};
+	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, &now, &so->pos.cut,
+												  dir, so->view.hash,
 												  scan->xs_snapshot);
 
 	if (seen != NULL)
@@ -239,9 +224,8 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 		cb_window_copy_bounds(ranges, seen);
 		return true;
 	}
-	cb_window_find_range(scan, root, blkno, dir);
-	if (ranges->state.blkno == blkno)
-		cb_range_seen_note(so->kd.rel, downlink, &ranges->state);
+	cb_window_find_range(scan, root, cb_window_range_hint(so, dir), dir);
+	cb_range_seen_note(so->kd.rel, &now, &ranges->state);
 	return false;
 }
 

@@ -151,10 +151,11 @@ typedef struct CbDesc
 	CbSweepPlace sweep_place;	/* where to go on with a sweep */
 
 	/*
-	 * May entries be in range buffers?  Set before they leave their chunks;
-	 * stays set for as long as the descriptor is this index's.
+	 * Counts what writes runs, from 1 if there may be any when it is attached; 0:
+	 * no entries are in range buffers.  Raised before they leave their chunks;
+	 * never falls for as long as the descriptor is this index's.
 	 */
-	cb_atomic32 has_ranges;
+	cb_atomic64 spills;
 
 	CbFailing	failing;		/* what workers do, but flushes of buckets */
 	char		error[CB_ERROR_LENGTH]; /* their last one of any kind; desc->lock
@@ -398,7 +399,7 @@ typedef struct CbBucketView
 	CbPos		from;			/* entries below are in journal or tree */
 	bool		swept;			/* ... in the tree, in fact */
 	CbPos		again;			/* see CbDesc */
-	bool		has_ranges;		/* entries may be in range buffers */
+	uint64		spills;			/* see CbDesc; 0 also without buckets */
 	IndexTuple	lo;				/* the bucket's range, NULL: infinite */
 	IndexTuple	hi;
 	CbDesc	   *desc;

@@ -540,7 +540,7 @@ cb_desc_enter(CbDesc *desc, Relation rel, const uint8 *build_id, bool wait)
 		memcpy(desc->build_id, build_id, CB_BUILD_ID_LEN);
 		desc->indexoid = RelationGetRelid(rel);
 		desc->used_at = GetCurrentTimestamp();
-		cb_store_relaxed(&desc->has_ranges, 0);
+		cb_store_relaxed(&desc->spills, 0);
 		desc->state = CB_DESC_EMPTY;
 
 		/* before the lane is taken to attach: see above */
@@ -655,7 +655,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&desc->npaused, 0);
 	desc->sweep_place.upto = 0;
 	if (attach->has_ranges)
-		cb_store_relaxed(&desc->has_ranges, 1);
+		cb_fetch_add(&desc->spills, 1);
 	cb_store_relaxed(&desc->cool_at, 0);
 	desc->cooled_at = attach->now;
 	desc->cool_leaf = 0;

@@ -100,7 +100,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	cb_view_pin_chunks(view);
 	/* after the list of chunks was read: set before one leaves it */
 	pg_read_barrier();
-	view->has_ranges = cb_load_acquire(&desc->has_ranges) != 0;
+	view->spills = cb_load_acquire(&desc->spills);
 	LWLockRelease(&desc->lock);
 
 	view->lo = cb_route_fence(router, i);
@@ -114,7 +114,7 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 {
 	view->mark = cb_slot_mark();
 	view->attach_id = 0;
-	view->has_ranges = false;
+	view->spills = 0;
 	view->nchunks = 0;
 	view->lo = view->hi = NULL;
 	view->desc = cb_desc_find(kd->rel);

@@ -197,7 +197,7 @@ cb_flush_move(CbFlush *flush, uint32 bucket)
 	}
 #ifndef CB_MUTATE_I1_RANGEFLAG
 	if (flush->nspilled > 0)
-		cb_store_release(&flush->desc->has_ranges, 1);
+		cb_fetch_add(&flush->desc->spills, 1);
 #endif
 }
 

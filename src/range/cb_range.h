@@ -62,9 +62,6 @@ extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 extern bool cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut,
 							   ScanDirection dir, IndexTuple high);
 
-/* Copies the router. */
-extern void cb_range_copy_router(Relation rel, BlockNumber root, Page copy);
-
 /* Is this block a range page of the index? */
 extern bool cb_range_is_at(Relation rel, BlockNumber blkno);
 
@@ -250,12 +247,24 @@ extern void cb_redo_run_free(XLogReaderState *record);
 
 /* ---------- cb_range_seen.c ---------- */
 
+/*
+ * When a look-up comes to range pages, and by way of which bucket: in this
+ * attachment of the index, with its spills counted before it reads any.
+ */
+typedef struct CbRangeMoment
+{
+	uint32		bucket;
+	uint64		attach_id;
+	uint64		spills;
+} CbRangeMoment;
+
 /* a range page as it was at this LSN, in memory of the backend's own */
 typedef struct CbRangeSeen
 {
-	RelFileNode node;
+	uint64		attach_id;		/* 0: nothing is known here */
+	uint64		spills;			/* it was so when these had been counted */
+	XLogRecPtr	lsn;
 	BlockNumber blkno;
-	XLogRecPtr	lsn;			/* invalid: nothing is known here */
 	int			visits;			/* look-ups that found it so, without filters */
 	IndexTuple	low;			/* NULL: minus infinity */
 	IndexTuple	high;			/* NULL: infinite */
@@ -266,22 +275,20 @@ typedef struct CbRangeSeen
 
 /*
  * The range, if it is known that no run in it holds entries with this hash of their
- * first column, as its page is now; else NULL.  blkno: where this downlink of
- * the router leads; the index is logged, and the transaction did not begin in
- * recovery.  Good until the next call for any range.
+ * first column, as it is now; else NULL.  The index is logged, and the transaction
+ * did not begin in recovery.  Good until the next call for any range.
  */
 extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
-											  OffsetNumber downlink,
-											  BlockNumber blkno,
+											  const CbRangeMoment *now,
 											  const CbCut *cut,
 											  ScanDirection dir, uint32 hash,
 											  Snapshot snapshot);
 
 /*
- * A look-up has read the range page, where the router's downlink leads, under
- * a snapshot, which it holds.  The index is logged; not in recovery.
+ * A look-up has read the range page, under a snapshot, which it holds.  The index
+ * is logged; not in recovery.
  */
-extern void cb_range_seen_note(Relation rel, OffsetNumber downlink,
+extern void cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 							   const CbRangeState *state);
 
 /* ---------- cb_range_flush.c ---------- */

@@ -119,15 +119,6 @@ cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
 }
 
-void
-cb_range_copy_router(Relation rel, BlockNumber root, Page copy)
-{
-	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
-
-	memcpy(copy, BufferGetPage(buf), BLCKSZ);
-	UnlockReleaseBuffer(buf);
-}
-
 /* The block that the router names for the cut. */
 static BlockNumber
 cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,

@@ -5,9 +5,12 @@
  *
  * A look-up of a key that no run of its range has asks the filter of each run: a
  * page each.  For ranges that it comes to again and again a backend keeps unions
- * of these filters, each of so many runs as one filter is meant to hold.  They are
- * right for as long as the range page has the LSN that it had then, as runs
- * never change while they are listed.
+ * of these filters.  They are right until a run is added to the range: for as long
+ * as the index's count of spills is what it was before the range page was read, or
+ * else the range page has the LSN that it had then.  Runs never change while they
+ * are listed, and a range that is split lists none: its parts lack what it lacked.
+ *
+ * There is a slot for each bucket, as far as they go: a bucket mostly has one range.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#define CB_RANGE_SEEN		128
+#define CB_RANGE_SEEN		512
 
 /* pages of all unions of a range, and of all ranges: 2 MB */
 #define CB_RANGE_SEEN_PAGES		6
@@ -26,37 +29,49 @@
 /* unions are made when so many look-ups have found the range page the same */
 #define CB_RANGE_SEEN_VISITS	4
 
+/* a union is of so many times the entries that a filter is meant for, at most */
+#define CB_RANGE_SEEN_LOAD		1.5
+
 #define CB_RUN_FILTER_WORDS	(CB_RUN_FILTER_LINES * CB_FILTER_LINE_WORDS)
 
 static CbRangeSeen cb_range_seen[CB_RANGE_SEEN];
 static MemoryContext cb_range_seen_cxt = NULL;
 static int	cb_range_seen_npages = 0;	/* of all unions */
 
-static CbRangeSeen *
-cb_range_seen_slot(Relation rel, OffsetNumber downlink)
+static inline CbRangeSeen *
+cb_range_seen_slot(const CbRangeMoment *now)
 {
-	return &cb_range_seen[(rel->rd_node.relNode * 37 + downlink) % CB_RANGE_SEEN];
+	return &cb_range_seen[now->bucket % CB_RANGE_SEEN];
 }
 
-static inline bool
-cb_range_seen_is(const CbRangeSeen *seen, Relation rel, BlockNumber blkno)
+/* Is the range page as it was when it was seen? */
+static bool
+cb_range_seen_is_same(const CbRangeSeen *seen, Relation rel, Snapshot snapshot)
 {
-	return seen->blkno == blkno && !XLogRecPtrIsInvalid(seen->lsn) &&
-		RelFileNodeEquals(seen->node, rel->rd_node);
-}
-
-/* The LSN that the range page has now. */
-static XLogRecPtr
-cb_range_seen_lsn(Relation rel, BlockNumber blkno, Snapshot snapshot)
-{
-	Buffer		buf = cb_tree_read_buffer(rel, blkno);
+	Buffer		buf = cb_tree_read_buffer(rel, seen->blkno);
 	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
 
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	TestForOldSnapshot(snapshot, rel, BufferGetPage(buf));
 #endif
 	ReleaseBuffer(buf);
-	return lsn;
+	return lsn == seen->lsn;
+}
+
+/* Has no run been added to the range since it was seen? */
+static bool
+cb_range_seen_is_current(CbRangeSeen *seen, Relation rel,
+						 const CbRangeMoment *now, Snapshot snapshot)
+{
+#ifdef CB_MUTATE_I2_RANGESEEN
+	return true;
+#endif
+	if (seen->spills == now->spills && !OldSnapshotThresholdActive())
+		return true;
+	if (!cb_range_seen_is_same(seen, rel, snapshot))
+		return false;
+	seen->spills = now->spills;
+	return true;
 }
 
 static bool
@@ -74,26 +89,40 @@ cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
 	return false;
 }
 
-const CbRangeSeen *
-cb_range_seen_lacks(const CbKeyDesc *kd, OffsetNumber downlink,
-					BlockNumber blkno, const CbCut *cut, ScanDirection dir,
-					uint32 hash, Snapshot snapshot)
+/* Is the position beside the cut in the range? */
+static bool
+cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
+					 const CbCut *cut, ScanDirection dir)
 {
-	CbRangeSeen *seen = cb_range_seen_slot(kd->rel, downlink);
+	if (seen->low != NULL)
+	{
+		int			cmp = cb_key_compare_cut(kd, cut, seen->low);
 
-	if (!cb_range_seen_is(seen, kd->rel, blkno) || seen->filters == NULL ||
-		cb_range_seen_may_hold(seen, hash))
+		if (ScanDirectionIsForward(dir) ? cmp > 0 : cmp >= 0)
+			return false;
+	}
+	return !cb_range_is_beyond(kd, cut, dir, seen->high);
+}
+
+const CbRangeSeen *
+cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
+					const CbCut *cut, ScanDirection dir, uint32 hash,
+					Snapshot snapshot)
+{
+	CbRangeSeen *seen = cb_range_seen_slot(now);
+
+	if (seen->attach_id != now->attach_id || seen->filters == NULL ||
+		!cb_range_seen_covers(seen, kd, cut, dir) ||
+		cb_range_seen_may_hold(seen, hash) ||
+		!cb_range_seen_is_current(seen, kd->rel, now, snapshot))
 		return NULL;
-#ifndef CB_MUTATE_I2_RANGESEEN
-	if (cb_range_seen_lsn(kd->rel, blkno, snapshot) != seen->lsn)
-		return NULL;
-#endif
-	return cb_range_is_beyond(kd, cut, dir, seen->high) ? NULL : seen;
+	return seen;
 }
 
 /* Begins to note how often look-ups come to the range page as it is now. */
 static void
-cb_range_seen_begin(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
+cb_range_seen_begin(CbRangeSeen *seen, const CbRangeMoment *now,
+					const CbRangeState *state)
 {
 	if (seen->filters != NULL)
 	{
@@ -102,7 +131,7 @@ cb_range_seen_begin(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 	}
 	*seen = (CbRangeSeen)
 	{
-		.node = rel->rd_node,.blkno = state->blkno,.lsn = state->lsn
+		.attach_id = now->attach_id,.blkno = state->blkno,.lsn = state->lsn
 	};
 }
 
@@ -114,6 +143,7 @@ static int
 cb_range_seen_plan(const CbRangeState *state, int *firsts)
 {
 	int			nfilters = state->nruns > 0 ? state->runs[0].nfilters : 0;
+	int64		limit = nfilters * CB_RUN_FILTER_ENTRIES * CB_RANGE_SEEN_LOAD;
 	int			first = 0;
 	int64		n = 0;
 
@@ -123,7 +153,7 @@ cb_range_seen_plan(const CbRangeState *state, int *firsts)
 	{
 		if (state->runs[i].nfilters != nfilters)
 			return 0;
-		if (n > 0 && n + state->runs[i].nentries > nfilters * CB_RUN_FILTER_ENTRIES)
+		if (n > 0 && n + state->runs[i].nentries > limit)
 		{
 			first += nfilters;
 			n = 0;
@@ -177,13 +207,15 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 }
 
 void
-cb_range_seen_note(Relation rel, OffsetNumber downlink,
+cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 				   const CbRangeState *state)
 {
-	CbRangeSeen *seen = cb_range_seen_slot(rel, downlink);
+	CbRangeSeen *seen = cb_range_seen_slot(now);
 
-	if (!cb_range_seen_is(seen, rel, state->blkno) || seen->lsn != state->lsn)
-		cb_range_seen_begin(seen, rel, state);
+	if (seen->attach_id != now->attach_id || seen->blkno != state->blkno ||
+		seen->lsn != state->lsn)
+		cb_range_seen_begin(seen, now, state);
+	seen->spills = now->spills;
 	if (++seen->visits == CB_RANGE_SEEN_VISITS)
 		cb_range_seen_make(seen, rel, state);
 }
