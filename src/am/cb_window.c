@@ -570,9 +570,10 @@ cb_window_copy_page(Page page, Page from)
  * copy of it as it is.
  */
 static void
-cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf, XLogRecPtr lsn)
+cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf)
 {
 	BlockNumber blkno = BufferGetBlockNumber(buf);
+	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
 
 #ifndef CB_MUTATE_I2_COPY
 	if (window->copied && window->leaf.blkno == blkno &&
@@ -583,6 +584,7 @@ cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf, XLogRecPtr lsn)
 		return;
 #endif
 	window->copied = false;
+	window->lsn = lsn;
 	window->page = (Page) window->copy.data;
 	cb_window_copy_page(window->page, BufferGetPage(buf));
 }
@@ -674,21 +676,18 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 	int64		nread = cb_window_count_reads();
 	bool		missed;
 	Buffer		buf;
-	XLogRecPtr	lsn;
 
 	so->descent.want_low = !forward;
 	buf = cb_window_find_leaf(scan, dir);
 	missed = cb_window_count_reads() > nread;
-	lsn = BufferGetLSNAtomic(buf);
 	if (in_place)
 	{
 		window->copied = false;
 		window->page = BufferGetPage(buf);
 	}
 	else
-		cb_window_copy_leaf(scan->indexRelation, window, buf, lsn);
+		cb_window_copy_leaf(scan->indexRelation, window, buf);
 	window->leaf = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
-	window->lsn = lsn;
 	window->buf = buf;
 	window->valid = true;
 	cb_heat_note(scan->indexRelation, window->leaf.blkno, CB_HEAT_READ);
@@ -994,6 +993,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 								   so->cur->buf);
 		if (hot && (!more || so->cur->hi.cut.kind == CB_CUT_MAX))
 			cb_window_keep_hot(scan);
+		if (so->cur->nitems > 0)
+			so->cur->lsn = BufferGetLSNAtomic(so->cur->buf);
 		cb_window_unlock_leaf(scan);
 		if (more)
 			cb_scan_read_ahead(scan, dir, missed);

@@ -61,7 +61,6 @@
 typedef struct CbPoolChunk
 {
 	CbChunk		chunk;			/* first */
-	cb_atomic64 *filter;		/* of its entries' hashes, if they have any */
 	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL,
 								 * raised with desc->lock EXCL by its owner */
 	uint32		number;
@@ -211,6 +210,7 @@ extern CbGens *cb_pool_gens;
 extern CbPoolChunk *cb_pool_chunks;
 extern CbBucket *cb_pool_buckets;
 extern CbDesc *cb_pool_descs;
+extern cb_atomic64 *cb_pool_filters;
 
 extern void cb_pool_shmem_request(void);
 extern void cb_pool_shmem_startup(void);
@@ -221,6 +221,14 @@ extern bool cb_pool_is_nearly_full(void);
 extern uint32 cb_pool_open_chunk(void);
 extern void cb_pool_free_chunk(CbPoolChunk *chunk);
 extern CbBucket *cb_pool_fullest_bucket(void);
+
+/* The filter of a chunk's entries' hashes, if they have any. */
+static inline cb_atomic64 *
+cb_pool_filter(uint32 chunk)
+{
+	return cb_pool_filters +
+		(Size) chunk * cb_pool->filter_lines * CB_FILTER_LINE_WORDS;
+}
 
 static inline CbGens *
 cb_pool_gens_of(const RelFileNode *file)

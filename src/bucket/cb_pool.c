@@ -42,6 +42,7 @@ CbGens	   *cb_pool_gens = NULL;
 CbPoolChunk *cb_pool_chunks = NULL;
 CbBucket   *cb_pool_buckets = NULL;
 CbDesc	   *cb_pool_descs = NULL;
+cb_atomic64 *cb_pool_filters = NULL;
 
 /*
  * Bytes of the CPU's last-level cache, 0 if it cannot be found out.  What the
@@ -149,7 +150,7 @@ cb_pool_array(const char *name, uint32 n, Size size)
 }
 
 static void
-cb_pool_init_chunks(char *data, cb_atomic64 *filters)
+cb_pool_init_chunks(char *data)
 {
 	for (uint32 i = 0; i < cb_pool->nchunks; i++)
 	{
@@ -158,8 +159,6 @@ cb_pool_init_chunks(char *data, cb_atomic64 *filters)
 		cb_chunk_init(&chunk->chunk, data + (Size) i * cb_pool->chunk_size,
 					  cb_pool->chunk_size);
 		chunk->number = i;
-		chunk->filter = filters +
-			(Size) i * cb_pool->filter_lines * CB_FILTER_LINE_WORDS;
 		chunk->minpos = 0;
 		chunk->nlists = 0;
 		chunk->bucket = CB_NONE;
@@ -196,8 +195,8 @@ cb_pool_init_locks(void)
 }
 
 static void
-cb_pool_init(const CbPool *shape, char *data, cb_atomic64 *filters,
-			 cb_atomic32 *chunk_links, cb_atomic32 *bucket_links)
+cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
+			 cb_atomic32 *bucket_links)
 {
 	*cb_pool = *shape;
 	cb_pool->lock_tranche = LWLockNewTrancheId();
@@ -210,7 +209,7 @@ cb_pool_init(const CbPool *shape, char *data, cb_atomic64 *filters,
 		cb_store_relaxed(&cb_pool_gens[i].table_gen, 1);
 		cb_store_relaxed(&cb_pool_gens[i].lone_gen, 1);
 	}
-	cb_pool_init_chunks(data, filters);
+	cb_pool_init_chunks(data);
 	cb_pool_init_locks();
 	cb_freelist_init(&cb_pool->free_chunks, chunk_links, shape->nchunks);
 	cb_freelist_init(&cb_pool->free_buckets, bucket_links, shape->nbuckets);
@@ -222,7 +221,6 @@ cb_pool_shmem_startup(void)
 {
 	CbPool		shape;
 	char	   *data;
-	cb_atomic64 *filters;
 	cb_atomic32 *chunk_links;
 	cb_atomic32 *bucket_links;
 	int			tranche;
@@ -236,7 +234,7 @@ cb_pool_shmem_startup(void)
 	cb_pool_gens = cb_pool_array("cache_batch generations", CB_POOL_GENS,
 								 sizeof(CbGens));
 	data = cb_pool_array("cache_batch chunks", shape.nchunks, shape.chunk_size);
-	filters = cb_pool_array("cache_batch filters", shape.nchunks,
+	cb_pool_filters = cb_pool_array("cache_batch filters", shape.nchunks,
 							shape.filter_lines * CB_FILTER_LINE_BYTES);
 	cb_pool_chunks = cb_pool_array("cache_batch chunk headers", shape.nchunks,
 								   sizeof(CbPoolChunk));
@@ -249,7 +247,7 @@ cb_pool_shmem_startup(void)
 	cb_pool_descs = cb_pool_array("cache_batch descriptors", shape.ndescs,
 								  sizeof(CbDesc));
 	if (!IsUnderPostmaster)
-		cb_pool_init(&shape, data, filters, chunk_links, bucket_links);
+		cb_pool_init(&shape, data, chunk_links, bucket_links);
 	cb_desc_shmem_startup(shape.ndescs);
 	LWLockRelease(AddinShmemInitLock);
 	cb_hot_shmem_startup(cb_pool_size_bytes());
@@ -294,7 +292,7 @@ cb_pool_open_chunk(void)
 	if (number == CB_FREELIST_NONE)
 		return CB_NONE;
 	cb_chunk_open(&cb_pool_chunks[number].chunk);
-	cb_filter_clear(cb_pool_chunks[number].filter, cb_pool->filter_lines);
+	cb_filter_clear(cb_pool_filter(number), cb_pool->filter_lines);
 	cb_pool_chunks[number].minpos = 0;
 	cb_pool_chunks[number].nlists = 1;
 #ifndef CB_MUTATE_I1_MOVED

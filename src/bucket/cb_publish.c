@@ -305,8 +305,8 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 			IndexTuple	itup = pub->entries[i].itup;
 
 			if (pub->kd->hash != CB_HASH_NONE)
-				cb_filter_add(chunk->filter, cb_pool->filter_lines,
-							  pub->hashes[i]);
+				cb_filter_add(cb_pool_filter(chunk->number),
+							  cb_pool->filter_lines, pub->hashes[i]);
 			cb_chunk_append(&chunk->chunk, itup, IndexTupleSize(itup));
 		}
 		LWLockRelease(&bucket->lock);

@@ -27,6 +27,7 @@ typedef struct CbRouterEntry
 } CbRouterEntry;
 
 static HTAB *cb_routers = NULL;
+static CbRouterEntry *cb_route_last = NULL; /* found last, or NULL */
 static MemoryContext cb_route_cxt = NULL;
 
 static void
@@ -59,6 +60,7 @@ cb_route_forget_all(void)
 	HASH_SEQ_STATUS seq;
 	CbRouterEntry *entry;
 
+	cb_route_last = NULL;
 	hash_seq_init(&seq, cb_routers);
 	while ((entry = hash_seq_search(&seq)) != NULL)
 	{
@@ -74,9 +76,11 @@ cb_route_find(Oid indexoid)
 	CbRouterEntry *entry;
 	bool		found;
 
+	if (cb_route_last != NULL && cb_route_last->indexoid == indexoid)
+		return cb_route_last;
 	if (cb_routers == NULL)
 		cb_route_make_table();
-	entry = hash_search(cb_routers, &indexoid, HASH_FIND, NULL);
+	entry = cb_route_last = hash_search(cb_routers, &indexoid, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry;
 	if (hash_get_num_entries(cb_routers) >= CB_ROUTE_MAX)

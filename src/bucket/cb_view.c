@@ -40,10 +40,11 @@ typedef struct CbViewProbe
  * the count has its bits in the filter since before it was counted.
  */
 static inline bool
-cb_view_is_filtered(const CbBucketView *view, const CbPoolChunk *chunk)
+cb_view_is_filtered(const CbBucketView *view, uint32 chunk)
 {
 	return view->has_hash &&
-		!cb_filter_may_hold(chunk->filter, cb_pool->filter_lines, view->hash);
+		!cb_filter_may_hold(cb_pool_filter(chunk), cb_pool->filter_lines,
+							view->hash);
 }
 
 static void
@@ -56,19 +57,19 @@ cb_view_pin_chunks(CbBucketView *view)
 		return;
 	LWLockAcquire(&bucket->lock, LW_SHARED);
 	for (uint32 i = 0; view->has_hash && i < bucket->nchunks; i++)
-		__builtin_prefetch(cb_filter_line(cb_pool_chunks[bucket->chunks[i]].filter,
+		__builtin_prefetch(cb_filter_line(cb_pool_filter(bucket->chunks[i]),
 										  cb_pool->filter_lines, view->hash));
 	for (uint32 i = 0; i < bucket->nchunks; i++)
 	{
-		CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[i]];
-		uint32		count = cb_chunk_count(&chunk->chunk);
+		CbPoolChunk *chunk;
 		int			n = view->nchunks;
 
-		if (cb_view_is_filtered(view, chunk))
+		if (cb_view_is_filtered(view, bucket->chunks[i]))
 			continue;
+		chunk = &cb_pool_chunks[bucket->chunks[i]];
 		cb_slot_pin(chunk);
 		view->chunks[n].chunk = chunk;
-		view->chunks[n].count = count;
+		view->chunks[n].count = cb_chunk_count(&chunk->chunk);
 		view->chunks[n].nsorted = cb_load_relaxed(&chunk->chunk.nsorted);
 		view->chunks[n].nsearched = 0;
 		view->chunks[n].left = 0;
