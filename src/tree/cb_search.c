@@ -390,6 +390,38 @@ cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 	path->single[level] = PageGetMaxOffsetNumber(page) == CbPageFirstItem(page);
 }
 
+/* ---------- the root, as it was ---------- */
+
+/* Keeps a copy of the root, if it is one that leads to other pages. */
+static void
+cb_search_keep_root(CbDescent *descent, Buffer buf, int level)
+{
+	if (level == 0)
+		return;
+	memcpy(descent->parent.data, BufferGetPage(buf), BLCKSZ);
+	descent->root_level = level;
+}
+
+/*
+ * Steps down from the copy of the root: the child, pinned only, or InvalidBuffer
+ * if the copy does not lead there.
+ */
+static Buffer
+cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+					 CbDescent *descent)
+{
+	Page		root = (Page) descent->parent.data;
+	OffsetNumber off;
+
+	if (cb_search_is_beyond(kd, cut, root, dir))
+		return InvalidBuffer;
+	off = cb_tree_search_page(kd, cut, root, dir);
+	if (descent->want_low && off > CbPageFirstItem(root))
+		cb_search_set_low(descent, CbPageGetTuple(root, off));
+	return cb_tree_read_buffer(kd->rel,
+							   BTreeTupleGetDownLink(CbPageGetTuple(root, off)));
+}
+
 /*
  * Descend for reading.  Returns the page of the target level, or the root if
  * that is lower, pinned and share-locked, that holds the first position right
@@ -402,11 +434,22 @@ cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 				   int target_level, Snapshot snapshot, CbDescent *descent)
 {
 	int			level;
-	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
-										 BUFFER_LOCK_SHARE, snapshot, &level);
+	Buffer		buf = InvalidBuffer;
 
 	if (descent)
 		descent->low = NULL;
+	if (descent && descent->root_level > target_level)
+		buf = cb_search_leave_root(kd, cut, dir, descent);
+	if (BufferIsValid(buf))
+	{
+		level = descent->root_level - 1;
+		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
+	}
+	else
+		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE, BUFFER_LOCK_SHARE,
+								 snapshot, &level);
+	if (descent && descent->want_root && descent->root_level == 0)
+		cb_search_keep_root(descent, buf, level);
 	if (descent && descent->path)
 		descent->path->nlevels = level + 1;
 	for (;;)

@@ -46,6 +46,8 @@ typedef struct CbDescent
 								 * followed: the leaf's lower bound, NULL for
 								 * minus infinity; only if want_low */
 	bool		want_low;
+	bool		want_root;		/* keep a copy of the root, and begin there */
+	int			root_level;		/* of that in "parent", 0: none */
 	bool		want_parent;	/* keep a copy of the level-1 page */
 	bool		parent_valid;
 	BlockNumber leaf;
