@@ -44,8 +44,7 @@ QUERIES = {
     "max": "SELECT max(k1) FROM events;\n",
 }
 RUNS = ("absent", "max")        # measured with range buffers, too
-SPILL = {"cache_batch.spill_threshold": "0", "cache_batch.spill_target": "1000",
-         "cache_batch.max_workers": "0"}
+SPILL = {"cache_batch.spill_threshold": "0", "cache_batch.spill_target": "1000"}
 
 UPDATE = """\\set i random(1, :n)
 \\set new random(1, 4611686018427387903)
