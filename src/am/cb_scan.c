@@ -106,7 +106,9 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->bt.numberOfKeys = 0;
 	so->bt.arrayKeyCount = 0;
 	so->group.n = 0;
-	so->descent.want_root = so->cur != NULL && IsMVCCSnapshot(scan->xs_snapshot);
+	if (so->cur != NULL && so->descent.root == NULL &&
+		IsMVCCSnapshot(scan->xs_snapshot))
+		so->descent.root = MemoryContextAlloc(so->cxt, BLCKSZ);
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);
 	_bt_preprocess_array_keys(scan);

@@ -54,7 +54,6 @@ cb_window_make_ranges(CbScanOpaque so)
 
 	ranges->cxt = AllocSetContextCreate(so->cxt, "cache_batch scan ranges",
 										ALLOCSET_SMALL_SIZES);
-	ranges->bounds = MemoryContextAlloc(so->cxt, BLCKSZ);
 	return ranges;
 }
 
@@ -163,10 +162,14 @@ cb_window_set_cursor(CbScanOpaque so, int i, CbRunWatch *watch)
 
 /* Copies the bounds, which the next look-up of any scan may drop, for the window. */
 static void
-cb_window_copy_bounds(CbScanRanges *ranges, const CbRangeSeen *seen)
+cb_window_copy_bounds(CbScanOpaque so, const CbRangeSeen *seen)
 {
-	char	   *to = ranges->bounds;
+	CbScanRanges *ranges = so->ranges;
+	char	   *to;
 
+	if (ranges->bounds == NULL)
+		ranges->bounds = MemoryContextAlloc(so->cxt, BLCKSZ);
+	to = ranges->bounds;
 	ranges->known = false;
 	ranges->state.low = ranges->state.high = NULL;
 	if (seen->low != NULL)
@@ -221,7 +224,7 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 
 	if (seen != NULL)
 	{
-		cb_window_copy_bounds(ranges, seen);
+		cb_window_copy_bounds(so, seen);
 		return true;
 	}
 	cb_window_find_range(scan, root, cb_window_range_hint(so, dir), dir);

@@ -185,6 +185,10 @@ cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 	int			natts = cb_key_natts(kd, itup);
 	bool		pivot = BTreeTupleIsPivot(itup);
 
+	/* min and max begin at the nulls */
+	if ((cut->keys[0].sk_flags & SK_ISNULL) != 0 && natts > 0 &&
+		!IndexTupleHasNulls(itup))
+		return (cut->keys[0].sk_flags & SK_BT_NULLS_FIRST) ? 1 : -1;
 	for (int i = 0; i < cut->nkeys; i++)
 	{
 		int			cmp;

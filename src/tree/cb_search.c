@@ -398,7 +398,7 @@ cb_search_keep_root(CbDescent *descent, Buffer buf, int level)
 {
 	if (level == 0)
 		return;
-	memcpy(descent->parent.data, BufferGetPage(buf), BLCKSZ);
+	memcpy(descent->root, BufferGetPage(buf), BLCKSZ);
 	descent->root_level = level;
 }
 
@@ -410,7 +410,7 @@ static Buffer
 cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 					 CbDescent *descent)
 {
-	Page		root = (Page) descent->parent.data;
+	Page		root = descent->root;
 	OffsetNumber off;
 
 	if (cb_search_is_beyond(kd, cut, root, dir))
@@ -448,7 +448,7 @@ cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	else
 		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE, BUFFER_LOCK_SHARE,
 								 snapshot, &level);
-	if (descent && descent->want_root && descent->root_level == 0)
+	if (descent && descent->root != NULL && descent->root_level == 0)
 		cb_search_keep_root(descent, buf, level);
 	if (descent && descent->path)
 		descent->path->nlevels = level + 1;

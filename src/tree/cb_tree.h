@@ -46,8 +46,9 @@ typedef struct CbDescent
 								 * followed: the leaf's lower bound, NULL for
 								 * minus infinity; only if want_low */
 	bool		want_low;
-	bool		want_root;		/* keep a copy of the root, and begin there */
-	int			root_level;		/* of that in "parent", 0: none */
+	Page		root;			/* room for a copy of the root, to begin there;
+								 * NULL: not wanted */
+	int			root_level;		/* of that, 0: there is none yet */
 	bool		want_parent;	/* keep a copy of the level-1 page */
 	bool		parent_valid;
 	BlockNumber leaf;
