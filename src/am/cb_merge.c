@@ -98,6 +98,9 @@ cb_merge_search_base(CbScanOpaque so, const CbCut *cut)
 	}
 	search.so = so;
 	search.cut = cut;
+	if (cb_cut_is_at_end(cut) &&
+		cb_merge_base_is_left(&search, so->cur->reader.nbase - 1))
+		return so->cur->reader.nbase;
 	return cb_pack_search(base, cb_merge_base_is_left, &search);
 }
 

@@ -822,11 +822,8 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 static int
 cb_window_first_max(CbScanOpaque so)
 {
-	const CbCut *cut = &so->pos.cut;
-
-	return cut->kind == CB_CUT_MIN || cut->kind == CB_CUT_MAX ||
-		(cut->kind == CB_CUT_KEYS && (cut->keys[0].sk_flags & SK_ISNULL) != 0) ?
-		CB_WINDOW_END_MAX : CB_WINDOW_FIRST_MAX;
+	return cb_cut_is_at_end(&so->pos.cut) ? CB_WINDOW_END_MAX :
+		CB_WINDOW_FIRST_MAX;
 }
 
 /*

@@ -70,6 +70,8 @@ typedef struct CbPoolChunk
 	uint32		moved;			/* the owner's: entries of it that are not
 								 * right of this one, counted from 1, have left
 								 * for the tree or a run; 0: none */
+	cb_atomic32 passed;			/* unsorted entries that readers went through
+								 * since they were last sorted; a hint */
 } CbPoolChunk;
 
 /*

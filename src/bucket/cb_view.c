@@ -24,7 +24,7 @@
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
-/* unsorted entries of a chunk that a reader goes through one by one */
+/* unsorted entries of a chunk that a reader goes through one by one, at most */
 #define CB_VIEW_TAIL_MAX	64
 
 typedef struct CbViewProbe
@@ -211,6 +211,24 @@ cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 }
 
 /*
+ * Is chunk i sorted rather than gone through?  Also a short tail is, when readers
+ * have gone through it so often that sorting would have cost less.
+ */
+static bool
+cb_view_should_sort(CbBucketView *view, int i)
+{
+	CbPoolChunk *chunk = view->chunks[i].chunk;
+	uint32		tail = view->chunks[i].count - view->chunks[i].nsorted;
+	uint32		passed;
+
+	if (tail == 0 || tail > CB_VIEW_TAIL_MAX)
+		return tail > 0;
+	passed = cb_load_relaxed(&chunk->passed) + tail;
+	cb_store_relaxed(&chunk->passed, passed > view->chunks[i].count ? 0 : passed);
+	return passed > view->chunks[i].count;
+}
+
+/*
  * The order of all entries of chunk i, palloc'd; NULL if it has been made the
  * chunk's own.
  */
@@ -335,9 +353,16 @@ cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
 
 	for (int i = 0; i < view->nchunks; i++)
 	{
-		searches[i].chunk = &view->chunks[i].chunk->chunk;
+		const CbChunk *chunk = &view->chunks[i].chunk->chunk;
+		uint32		n = view->chunks[i].nsorted;
+
+		searches[i].chunk = chunk;
 		searches[i].from = 0;
-		searches[i].to = view->chunks[i].nsorted;
+		searches[i].to = n;
+		if (cb_cut_is_at_end(near) && n > 0 &&
+			cb_view_probe(cb_chunk_at(chunk, cb_chunk_item(chunk, n - 1)->order),
+						  &probe) < 0)
+			searches[i].from = n;
 	}
 	cb_chunk_search_all(searches, view->nchunks, cb_view_probe, &probe);
 	for (int i = 0; i < view->nchunks; i++)
@@ -396,7 +421,7 @@ cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 	uint16	   *order = NULL;
 
 	range->n = 0;
-	if (count - view->chunks[i].nsorted > CB_VIEW_TAIL_MAX)
+	if (cb_view_should_sort(view, i))
 		order = cb_view_sort(kd, view, i);
 	if (order != NULL)
 		cb_view_cut_order(kd, chunk, order, count, lo, hi, range);

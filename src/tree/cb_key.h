@@ -129,6 +129,14 @@ cb_key_compare_number(const CbCut *cut, IndexTuple itup)
 	return (value > bound) - (value < bound);
 }
 
+/* Is the cut at an end of the index, or at its nulls, as those of min and max? */
+static inline bool
+cb_cut_is_at_end(const CbCut *cut)
+{
+	return cut->kind == CB_CUT_MIN || cut->kind == CB_CUT_MAX ||
+		(cut->kind == CB_CUT_KEYS && (cut->keys[0].sk_flags & SK_ISNULL) != 0);
+}
+
 extern int	cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
 									 IndexTuple itup);
 
