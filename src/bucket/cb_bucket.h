@@ -366,6 +366,8 @@ typedef struct CbRouter
 	uint32		allocated;
 	char	   *fences;			/* CB_BUCKET_FENCE_SIZE bytes each */
 	uint16	   *lens;
+	int64	   *numbers;		/* first columns of the fences but the first ... */
+	bool		has_numbers;	/* ... if each is a number, as in CbKeyDesc */
 } CbRouter;
 
 extern CbRouter *cb_route_get(const CbKeyDesc *kd, CbDesc *desc);

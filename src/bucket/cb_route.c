@@ -95,13 +95,14 @@ cb_route_make(uint32 allocated)
 {
 	Size		fences = (Size) allocated * CB_BUCKET_FENCE_SIZE;
 	CbRouter   *router = MemoryContextAlloc(cb_route_cxt, MAXALIGN(sizeof(CbRouter)) +
-											fences + allocated * sizeof(uint16));
+											fences + allocated * (sizeof(int64) + sizeof(uint16)));
 
 	router->users = 1;
 	router->allocated = allocated;
 	router->attach_id = 0;
 	router->fences = (char *) router + MAXALIGN(sizeof(CbRouter));
-	router->lens = (uint16 *) (router->fences + fences);
+	router->numbers = (int64 *) (router->fences + fences);
+	router->lens = (uint16 *) (router->numbers + allocated);
 	return router;
 }
 
@@ -165,6 +166,15 @@ cb_route_check(Relation rel, CbDesc *desc, uint64 attach_id)
 
 /* ---------- the router ---------- */
 
+/* The lower bound of bucket i, NULL: minus infinity. */
+IndexTuple
+cb_route_fence(const CbRouter *router, uint32 i)
+{
+	if (router->lens[i] == 0)
+		return NULL;
+	return (IndexTuple) (router->fences + i * CB_BUCKET_FENCE_SIZE);
+}
+
 /* Copies the ranges; desc->lock is held.  False: there are too many. */
 static bool
 cb_route_copy(CbRouter *router, const CbDesc *desc)
@@ -182,6 +192,10 @@ cb_route_copy(CbRouter *router, const CbDesc *desc)
 	router->nbuckets = desc->nbuckets;
 	router->layout_gen = desc->layout_gen;
 	router->attach_id = desc->attach_id;
+	router->has_numbers = true;
+	for (uint32 i = 1; i < router->nbuckets; i++)
+		router->has_numbers &= cb_key_get_number(cb_route_fence(router, i),
+												 &router->numbers[i]);
 	return true;
 }
 
@@ -240,13 +254,21 @@ cb_route_get(const CbKeyDesc *kd, CbDesc *desc)
 	return router;
 }
 
-/* The lower bound of bucket i, NULL: minus infinity. */
-IndexTuple
-cb_route_fence(const CbRouter *router, uint32 i)
+/* Narrows down where a number belongs, as far as numbers alone tell. */
+static void
+cb_route_number(const CbRouter *router, int64 number, uint32 *low, uint32 *high)
 {
-	if (router->lens[i] == 0)
-		return NULL;
-	return (IndexTuple) (router->fences + i * CB_BUCKET_FENCE_SIZE);
+	while (*high - *low > 1)
+	{
+		uint32		mid = *low + (*high - *low) / 2;
+
+		if (router->numbers[mid] == number)
+			return;
+		if (router->numbers[mid] < number)
+			*low = mid;
+		else
+			*high = mid;
+	}
 }
 
 /*
@@ -261,6 +283,9 @@ cb_route_cut(const CbKeyDesc *kd, const CbRouter *router, const CbCut *cut,
 	uint32		high = router->nbuckets;
 	int			limit = ScanDirectionIsForward(dir) ? 0 : -1;
 
+	if (cut->kind == CB_CUT_KEYS && cut->is_number && router->has_numbers)
+		cb_route_number(router, DatumGetInt64(cut->keys[0].sk_argument),
+						&low, &high);
 	while (high - low > 1)
 	{
 		uint32		mid = low + (high - low) / 2;

@@ -112,6 +112,17 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 	return true;
 }
 
+/* The first column of a tuple, if it has one that is not null; it is a number. */
+static inline bool
+cb_key_get_number(IndexTuple itup, int64 *number)
+{
+	if (IndexTupleHasNulls(itup) ||
+		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
+		return false;
+	*number = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
+	return true;
+}
+
 /*
  * Where a tuple lies by its first column, a number, and the cut's; 0: that does
  * not tell.
@@ -122,10 +133,8 @@ cb_key_compare_number(const CbCut *cut, IndexTuple itup)
 	int64		bound = DatumGetInt64(cut->keys[0].sk_argument);
 	int64		value;
 
-	if (IndexTupleHasNulls(itup) ||
-		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
+	if (!cb_key_get_number(itup, &value))
 		return 0;
-	value = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
 	return (value > bound) - (value < bound);
 }
 
