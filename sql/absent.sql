@@ -91,3 +91,35 @@ SELECT count(*), sum(k), min(n) FROM (SELECT k, n FROM absent WHERE k IS NOT NUL
 SELECT count(*) FROM (SELECT k FROM absent ORDER BY k DESC, n DESC) s;
 DROP TABLE absent, absent_asked;
 DROP FUNCTION absent_ask;
+
+-- look-ups that go on from a copy of the root, while the tree gets a level more
+CREATE TABLE absent_grows (k bigint) WITH (autovacuum_enabled = off);
+CREATE INDEX absent_grows_k ON absent_grows USING cachebatch (k) WITH (pack_leaves = off);
+INSERT INTO absent_grows SELECT i * 100 FROM generate_series(1, 4000) i;
+SELECT cache_batch_flush('absent_grows_k');
+CREATE FUNCTION absent_grow(OUT levels_before int, OUT levels_after int, OUT asked int, OUT hits bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+	c CURSOR FOR SELECT (SELECT count(*) FROM absent_grows t WHERE t.k = a.i * 50) AS n
+		FROM generate_series(1, 8000) a (i);
+	answer bigint;
+BEGIN
+	levels_before := root_level FROM cache_batch_metapage('absent_grows_k');
+	asked := 0;
+	hits := 0;
+	OPEN c;
+	LOOP
+		FETCH c INTO answer;
+		EXIT WHEN NOT FOUND;
+		asked := asked + 1;
+		hits := hits + answer;
+		IF asked = 1000 THEN
+			INSERT INTO absent_grows SELECT i * 7919 % 400000 FROM generate_series(1, 250000) i;
+			PERFORM cache_batch_flush('absent_grows_k');
+		END IF;
+	END LOOP;
+	levels_after := root_level FROM cache_batch_metapage('absent_grows_k');
+END $$;
+SELECT * FROM absent_grow();
+DROP TABLE absent_grows;
+DROP FUNCTION absent_grow;

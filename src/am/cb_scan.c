@@ -106,6 +106,7 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->bt.numberOfKeys = 0;
 	so->bt.arrayKeyCount = 0;
 	so->group.n = 0;
+	/* not the first one: there may be many */
 	if (so->cur != NULL && so->descent.root == NULL &&
 		IsMVCCSnapshot(scan->xs_snapshot))
 		so->descent.root = MemoryContextAlloc(so->cxt, BLCKSZ);

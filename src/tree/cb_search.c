@@ -390,9 +390,10 @@ cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 	path->single[level] = PageGetMaxOffsetNumber(page) == CbPageFirstItem(page);
 }
 
-/* ---------- the root, as it was ---------- */
-
-/* Keeps a copy of the root, if it is one that leads to other pages. */
+/*
+ * Keeps a copy of the root, if it leads to other pages.  Its links are good for as
+ * long as the caller holds the snapshot under which it is made.
+ */
 static void
 cb_search_keep_root(CbDescent *descent, Buffer buf, int level)
 {
@@ -426,7 +427,8 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
  * Descend for reading.  Returns the page of the target level, or the root if
  * that is lower, pinned and share-locked, that holds the first position right
  * of the cut (forward) or the last one left of it (backward).  descent may be
- * NULL; its low is set if want_low, and its path filled in if there is one.
+ * NULL; its low is set if want_low, and its path filled in if there is one.  If
+ * it has room for a copy of the root, the next descent begins there.
  * Holds no other lock at any time.
  */
 Buffer

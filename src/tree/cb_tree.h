@@ -46,9 +46,10 @@ typedef struct CbDescent
 								 * followed: the leaf's lower bound, NULL for
 								 * minus infinity; only if want_low */
 	bool		want_low;
-	Page		root;			/* room for a copy of the root, to begin there;
-								 * NULL: not wanted */
-	int			root_level;		/* of that, 0: there is none yet */
+	Page		root;			/* room for a copy of the root, where descents
+								 * begin, all for reading and under one MVCC
+								 * snapshot; NULL: none */
+	int			root_level;		/* of the copy, 0: it is not made yet */
 	bool		want_parent;	/* keep a copy of the level-1 page */
 	bool		parent_valid;
 	BlockNumber leaf;
