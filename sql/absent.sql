@@ -121,5 +121,34 @@ BEGIN
 	levels_after := root_level FROM cache_batch_metapage('absent_grows_k');
 END $$;
 SELECT * FROM absent_grow();
+-- and at its right end: nobody walks over all new leaves for each key
+TRUNCATE absent_grows;
+INSERT INTO absent_grows SELECT i * 100 FROM generate_series(1, 4000) i;
+SELECT cache_batch_flush('absent_grows_k') IS NOT NULL AS flushed;
+CREATE FUNCTION absent_append(OUT asked int, OUT hits bigint, OUT few_pages boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+	c CURSOR FOR SELECT (SELECT count(*) FROM absent_grows t WHERE t.k = 400001 + 2 * (i * 7919 % 100000)) AS n
+		FROM generate_series(1, 1500) a (i);
+	answer bigint;
+	pages bigint;
+BEGIN
+	asked := 0;
+	hits := 0;
+	OPEN c;
+	LOOP
+		FETCH c INTO answer;
+		EXIT WHEN NOT FOUND;
+		asked := asked + 1;
+		hits := hits + answer;
+		IF asked = 500 THEN
+			INSERT INTO absent_grows SELECT 400000 + 2 * i FROM generate_series(1, 100000) i;
+			PERFORM cache_batch_flush('absent_grows_k');
+			pages := pg_stat_get_xact_blocks_fetched('absent_grows_k'::regclass);
+		END IF;
+	END LOOP;
+	few_pages := pg_stat_get_xact_blocks_fetched('absent_grows_k'::regclass) - pages < 20 * 1000;
+END $$;
+SELECT * FROM absent_append();
 DROP TABLE absent_grows;
-DROP FUNCTION absent_grow;
+DROP FUNCTION absent_grow, absent_append;

@@ -108,7 +108,7 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	so->group.n = 0;
 	/* not the first one: there may be many */
 	if (so->cur != NULL && so->descent.root == NULL &&
-		IsMVCCSnapshot(scan->xs_snapshot))
+		IsMVCCSnapshot(scan->xs_snapshot) && !scan->xactStartedInRecovery)
 		so->descent.root = MemoryContextAlloc(so->cxt, BLCKSZ);
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);

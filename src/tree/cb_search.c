@@ -35,6 +35,9 @@
 /* a descent starts again this often, each time after a split was finished */
 #define CB_MAX_DESCENTS 10000
 
+/* a copy of the root from which more moves to the right are needed is made anew */
+#define CB_ROOT_MOVES 2
+
 /* The hints about an index that this backend keeps; never NULL. */
 CbRelCache *
 cb_rel_cache(Relation rel)
@@ -351,6 +354,10 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		buf = cb_tree_read_buffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
+#ifndef CB_MUTATE_I9_ROOTCOPY
+	if (descent && moves > CB_ROOT_MOVES)
+		descent->root_level = 0;
+#endif
 	return buf;
 }
 
