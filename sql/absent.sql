@@ -97,58 +97,38 @@ CREATE TABLE absent_grows (k bigint) WITH (autovacuum_enabled = off);
 CREATE INDEX absent_grows_k ON absent_grows USING cachebatch (k) WITH (pack_leaves = off);
 INSERT INTO absent_grows SELECT i * 100 FROM generate_series(1, 4000) i;
 SELECT cache_batch_flush('absent_grows_k');
-CREATE FUNCTION absent_grow(OUT levels_before int, OUT levels_after int, OUT asked int, OUT hits bigint)
+-- the index gets new keys after some of the look-ups
+CREATE FUNCTION absent_grow(want text, n int, after int, new text,
+	OUT levels_before int, OUT levels_after int, OUT asked int, OUT hits bigint, OUT few_pages boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
-	c CURSOR FOR SELECT (SELECT count(*) FROM absent_grows t WHERE t.k = a.i * 50) AS n
-		FROM generate_series(1, 8000) a (i);
+	c refcursor;
 	answer bigint;
+	pages bigint;
 BEGIN
 	levels_before := root_level FROM cache_batch_metapage('absent_grows_k');
 	asked := 0;
 	hits := 0;
-	OPEN c;
+	OPEN c FOR EXECUTE format('SELECT (SELECT count(*) FROM absent_grows t WHERE t.k = %s) FROM generate_series(1, %s) i', want, n);
 	LOOP
 		FETCH c INTO answer;
 		EXIT WHEN NOT FOUND;
 		asked := asked + 1;
 		hits := hits + answer;
-		IF asked = 1000 THEN
-			INSERT INTO absent_grows SELECT i * 7919 % 400000 FROM generate_series(1, 250000) i;
-			PERFORM cache_batch_flush('absent_grows_k');
-		END IF;
-	END LOOP;
-	levels_after := root_level FROM cache_batch_metapage('absent_grows_k');
-END $$;
-SELECT * FROM absent_grow();
--- and at its right end: nobody walks over all new leaves for each key
-TRUNCATE absent_grows;
-INSERT INTO absent_grows SELECT i * 100 FROM generate_series(1, 4000) i;
-SELECT cache_batch_flush('absent_grows_k') IS NOT NULL AS flushed;
-CREATE FUNCTION absent_append(OUT asked int, OUT hits bigint, OUT few_pages boolean)
-LANGUAGE plpgsql AS $$
-DECLARE
-	c CURSOR FOR SELECT (SELECT count(*) FROM absent_grows t WHERE t.k = 400001 + 2 * (i * 7919 % 100000)) AS n
-		FROM generate_series(1, 1500) a (i);
-	answer bigint;
-	pages bigint;
-BEGIN
-	asked := 0;
-	hits := 0;
-	OPEN c;
-	LOOP
-		FETCH c INTO answer;
-		EXIT WHEN NOT FOUND;
-		asked := asked + 1;
-		hits := hits + answer;
-		IF asked = 500 THEN
-			INSERT INTO absent_grows SELECT 400000 + 2 * i FROM generate_series(1, 100000) i;
+		IF asked = after THEN
+			EXECUTE 'INSERT INTO absent_grows ' || new;
 			PERFORM cache_batch_flush('absent_grows_k');
 			pages := pg_stat_get_xact_blocks_fetched('absent_grows_k'::regclass);
 		END IF;
 	END LOOP;
-	few_pages := pg_stat_get_xact_blocks_fetched('absent_grows_k'::regclass) - pages < 20 * 1000;
+	few_pages := pg_stat_get_xact_blocks_fetched('absent_grows_k'::regclass) - pages < 20 * (n - after);
+	levels_after := root_level FROM cache_batch_metapage('absent_grows_k');
 END $$;
-SELECT * FROM absent_append();
+SELECT * FROM absent_grow('i * 50', 8000, 1000, 'SELECT i * 7919 % 400000 FROM generate_series(1, 250000) i');
+-- and at its right end: nobody walks over all new leaves for each key
+TRUNCATE absent_grows;
+INSERT INTO absent_grows SELECT i * 100 FROM generate_series(1, 4000) i;
+SELECT cache_batch_flush('absent_grows_k') IS NOT NULL AS flushed;
+SELECT * FROM absent_grow('400001 + 2 * (i * 7919 % 100000)', 1500, 500, 'SELECT 400000 + 2 * i FROM generate_series(1, 100000) i');
 DROP TABLE absent_grows;
-DROP FUNCTION absent_grow, absent_append;
+DROP FUNCTION absent_grow;

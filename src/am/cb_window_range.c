@@ -93,17 +93,9 @@ static BlockNumber
 cb_window_range_hint(CbScanOpaque so, ScanDirection dir)
 {
 	const CbRangeState *state = &so->ranges->state;
-	bool		forward = ScanDirectionIsForward(dir);
-	int			low;
-	int			high;
 
-	if (!so->ranges->known)
-		return InvalidBlockNumber;
-	low = state->low == NULL ? -1 :
-		cb_key_compare_cut(&so->kd, &so->pos.cut, state->low);
-	high = state->high == NULL ? 1 :
-		cb_key_compare_cut(&so->kd, &so->pos.cut, state->high);
-	if (forward ? low <= 0 && high > 0 : low < 0 && high >= 0)
+	if (so->ranges->known &&
+		cb_range_covers(&so->kd, &so->pos.cut, dir, state->low, state->high))
 		return state->blkno;
 	return InvalidBlockNumber;
 }

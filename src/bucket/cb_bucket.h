@@ -367,7 +367,8 @@ typedef struct CbRouter
 	char	   *fences;			/* CB_BUCKET_FENCE_SIZE bytes each */
 	uint16	   *lens;
 	int64	   *numbers;		/* first columns of the fences but the first ... */
-	bool		has_numbers;	/* ... if each is a number, as in CbKeyDesc */
+	bool		has_numbers;	/* ... if all have one; of use if the column is
+								 * a number, as in CbKeyDesc */
 } CbRouter;
 
 extern CbRouter *cb_route_get(const CbKeyDesc *kd, CbDesc *desc);

@@ -192,11 +192,17 @@ cb_route_copy(CbRouter *router, const CbDesc *desc)
 	router->nbuckets = desc->nbuckets;
 	router->layout_gen = desc->layout_gen;
 	router->attach_id = desc->attach_id;
+	return true;
+}
+
+/* Takes down the first columns of the fences that were copied. */
+static void
+cb_route_note_numbers(CbRouter *router)
+{
 	router->has_numbers = true;
 	for (uint32 i = 1; i < router->nbuckets; i++)
 		router->has_numbers &= cb_key_get_number(cb_route_fence(router, i),
 												 &router->numbers[i]);
-	return true;
 }
 
 /* A router of the ranges as they are, NULL: the index is not attached. */
@@ -216,7 +222,10 @@ cb_route_read(Relation rel, CbDesc *desc)
 			copied = cb_route_copy(router, desc);
 		LWLockRelease(&desc->lock);
 		if (copied)
+		{
+			cb_route_note_numbers(router);
 			return router;
+		}
 		cb_route_unref(router);
 		if (!attached)
 			return NULL;

@@ -62,6 +62,10 @@ extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 extern bool cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut,
 							   ScanDirection dir, IndexTuple high);
 
+/* Has a range with these bounds, or NULL, the position beside the cut? */
+extern bool cb_range_covers(const CbKeyDesc *kd, const CbCut *cut,
+							ScanDirection dir, IndexTuple low, IndexTuple high);
+
 /* Is this block a range page of the index? */
 extern bool cb_range_is_at(Relation rel, BlockNumber blkno);
 

@@ -119,6 +119,20 @@ cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
 }
 
+bool
+cb_range_covers(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+				IndexTuple low, IndexTuple high)
+{
+	if (low != NULL)
+	{
+		int			cmp = cb_key_compare_cut(kd, cut, low);
+
+		if (ScanDirectionIsForward(dir) ? cmp > 0 : cmp >= 0)
+			return false;
+	}
+	return !cb_range_is_beyond(kd, cut, dir, high);
+}
+
 /* The block that the router names for the cut. */
 static BlockNumber
 cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,

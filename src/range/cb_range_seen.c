@@ -89,21 +89,6 @@ cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
 	return false;
 }
 
-/* Is the position beside the cut in the range? */
-static bool
-cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
-					 const CbCut *cut, ScanDirection dir)
-{
-	if (seen->low != NULL)
-	{
-		int			cmp = cb_key_compare_cut(kd, cut, seen->low);
-
-		if (ScanDirectionIsForward(dir) ? cmp > 0 : cmp >= 0)
-			return false;
-	}
-	return !cb_range_is_beyond(kd, cut, dir, seen->high);
-}
-
 const CbRangeSeen *
 cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
 					const CbCut *cut, ScanDirection dir, uint32 hash,
@@ -112,7 +97,7 @@ cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
 	CbRangeSeen *seen = cb_range_seen_slot(now);
 
 	if (seen->attach_id != now->attach_id || seen->filters == NULL ||
-		!cb_range_seen_covers(seen, kd, cut, dir) ||
+		!cb_range_covers(kd, cut, dir, seen->low, seen->high) ||
 		cb_range_seen_may_hold(seen, hash) ||
 		!cb_range_seen_is_current(seen, kd->rel, now, snapshot))
 		return NULL;
