@@ -126,4 +126,24 @@ SELECT cache_batch_flush('ranges_k');
 SELECT sum(runs) AS runs FROM cache_batch_ranges('ranges_k');
 SELECT count(*), sum(a.n) FROM ranges a JOIN ranges_other b USING (k) WHERE k % 10 = 2;
 
+-- what is known to have no runs has none until one is added
+CREATE FUNCTION ranges_ends(n int) RETURNS TABLE (lo int, hi int, last int[]) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1..n LOOP
+		SELECT min(k), max(k) INTO lo, hi FROM ranges;
+		last := ARRAY(SELECT k FROM ranges WHERE k > 0 ORDER BY k DESC LIMIT 4);
+	END LOOP;
+	RETURN NEXT;
+END $$;
+SELECT * FROM ranges_ends(10);
+SET cache_batch.test_spill = on;
+INSERT INTO ranges VALUES (3, 1), (200001, 1);
+SELECT cache_batch_flush('ranges_k');
+SELECT sum(runs) > 0 AS runs FROM cache_batch_ranges('ranges_k');
+SELECT * FROM ranges_ends(10);
+RESET cache_batch.test_spill;
+SELECT cache_batch_flush('ranges_k');
+SELECT * FROM ranges_ends(10);
+
+DROP FUNCTION ranges_ends;
 DROP TABLE ranges, ranges_other;

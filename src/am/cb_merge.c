@@ -31,6 +31,15 @@ cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
 	return merge->step < 0 || so->cur->clipped;
 }
 
+/* Is an entry beyond the near cut left of the far one, as the scan goes? */
+static inline bool
+cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
+{
+	int			cmp = cb_key_compare_cut(&so->kd, merge->far, entry);
+
+	return merge->step > 0 ? cmp <= 0 : cmp > 0;
+}
+
 /* Adds the leaf's plain entries between the window's cuts. */
 static void
 cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
@@ -38,15 +47,16 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 	Page		page = so->cur->page;
 	ScanDirection dir = (ScanDirection) merge->step;
 	bool		forward = merge->step > 0;
-	CbSource   *source = &merge->sources[merge->nsources++];
-	int			end = forward ? PageGetMaxOffsetNumber(page) + 1 :
+	OffsetNumber last = forward ? PageGetMaxOffsetNumber(page) :
 		CbPageFirstPlain(page);
+	CbSource   *source = &merge->sources[merge->nsources++];
 
-	if (cb_merge_ends_inside(so, merge))
-		end = cb_tree_search_page(&so->kd, merge->far, page, dir);
 	source->kind = CB_SOURCE_LEAF;
 	source->cur = cb_tree_search_page(&so->kd, &so->pos.cut, page, dir);
-	source->end = end;
+	source->end = forward ? last + 1 : last;
+	if (source->cur != source->end && cb_merge_ends_inside(so, merge) &&
+		!cb_merge_is_inside(so, merge, CbPageGetTuple(page, last)))
+		source->end = cb_tree_search_page(&so->kd, merge->far, page, dir);
 	if (!forward)
 	{
 		source->cur--;
@@ -104,18 +114,29 @@ cb_merge_search_base(CbScanOpaque so, const CbCut *cut)
 	return cb_pack_search(base, cb_merge_base_is_left, &search);
 }
 
+/* The same for the far cut, beyond which the leaf mostly has no entry. */
+static int
+cb_merge_search_base_far(CbScanOpaque so, const CbMerge *merge)
+{
+	CbBaseSearch search = {.so = so, .cut = merge->far};
+	int			n = so->cur->reader.nbase;
+
+	if (merge->step > 0 && cb_merge_base_is_left(&search, n - 1))
+		return n;
+	if (merge->step < 0 && !cb_merge_base_is_left(&search, 0))
+		return 0;
+	return cb_merge_search_base(so, merge->far);
+}
+
 /* The same for the leaf's base. */
 static void
 cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 {
 	CbSource   *source;
 	bool		forward = merge->step > 0;
-	int			end = forward ? so->cur->reader.nbase : 0;
 
 	if (so->cur->reader.nbase == 0)
 		return;
-	if (cb_merge_ends_inside(so, merge))
-		end = cb_merge_search_base(so, merge->far);
 
 	/* a scan that may want few of them looks at these alone */
 	merge->base_has_dead = so->starting ||
@@ -123,7 +144,9 @@ cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 	source = &merge->sources[merge->nsources++];
 	source->kind = CB_SOURCE_BASE;
 	source->cur = cb_merge_search_base(so, &so->pos.cut);
-	source->end = end;
+	source->end = cb_merge_ends_inside(so, merge) ?
+		cb_merge_search_base_far(so, merge) :
+		forward ? so->cur->reader.nbase : 0;
 	if (!forward)
 	{
 		source->cur--;
@@ -245,15 +268,6 @@ cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
 	last = cb_source_entry(source, source->cur - merge->step);
 	return ItemPointerEquals(&entry->t_tid, &last->t_tid) &&
 		cb_key_compare(&so->kd, entry, last) == 0;
-}
-
-/* Is an entry beyond the near cut left of the far one, as the scan goes? */
-static inline bool
-cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
-{
-	int			cmp = cb_key_compare_cut(&so->kd, merge->far, entry);
-
-	return merge->step > 0 ? cmp <= 0 : cmp > 0;
 }
 
 /* Room for the longest entry; what it does not take is given back. */

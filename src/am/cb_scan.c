@@ -58,8 +58,6 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 									ALLOCSET_SMALL_SIZES);
 	so->work_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan window",
 										 ALLOCSET_SMALL_SIZES);
-	so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
-										  ALLOCSET_SMALL_SIZES);
 	so->group.n = 0;
 	so->mark_index = -1;
 
@@ -98,9 +96,6 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 		cb_window_release_upper(so);
 		cb_window_forget_ranges(so);
 	}
-	if (so->fetch != NULL)
-		table_index_fetch_reset(so->fetch);
-
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	so->bt.numberOfKeys = 0;
@@ -125,8 +120,6 @@ cb_am_endscan(IndexScanDesc scan)
 	cb_window_release_upper(so);
 	if (so->slot != NULL)
 		ExecDropSingleTupleTableSlot(so->slot);
-	if (so->fetch != NULL)
-		table_index_fetch_end(so->fetch);
 	if (BufferIsValid(so->vm_buf))
 		ReleaseBuffer(so->vm_buf);
 	MemoryContextDelete(so->cxt);
@@ -222,16 +215,16 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 	bool		all_dead = false;
 	bool		found;
 
-	if (so->fetch == NULL)
+	if (so->slot == NULL)
 	{
 		MemoryContext oldcxt = MemoryContextSwitchTo(so->cxt);
 
-		so->fetch = table_index_fetch_begin(scan->heapRelation);
 		so->slot = table_slot_create(scan->heapRelation, NULL);
 		MemoryContextSwitchTo(oldcxt);
 	}
-	found = table_index_fetch_tuple(so->fetch, &heap_tid, scan->xs_snapshot,
-									so->slot, &call_again, &all_dead);
+	found = table_index_fetch_tuple(scan->xs_heapfetch, &heap_tid,
+									scan->xs_snapshot, so->slot, &call_again,
+									&all_dead);
 	ExecClearTuple(so->slot);
 	return found;
 }
@@ -341,8 +334,6 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 
 	if (found)
 		cb_scan_return_item(scan);
-	else if (so->fetch != NULL)
-		table_index_fetch_reset(so->fetch);
 	return found;
 }
 

@@ -28,7 +28,7 @@
 
 /* the first window of a scan has so many items at most: it may want no more */
 #define CB_WINDOW_FIRST_MAX		128
-#define CB_WINDOW_END_MAX		8	/* if it begins at an end of the index */
+#define CB_WINDOW_END_MAX		2	/* if it begins at an end of the index */
 
 /*
  * A cut, with its tuple in memory of its own, and the place of that cut in
@@ -135,7 +135,6 @@ typedef struct CbScanRanges
 	bool		known;			/* is there something in state? */
 	CbRangeState state;			/* of the range page last read */
 	CbRunWatch	watch;			/* of its runs, if the scan began in recovery */
-	char	   *bounds;			/* room for those in state, if not in cxt */
 	int			nwanted;		/* runs that this window has to read, ... */
 	int			wanted[CB_RANGE_MAX_RUNS];	/* ... by number in state */
 	CbRunCursor *cursors[CB_RANGE_MAX_RUNS];	/* of state's runs, or NULL */
@@ -151,10 +150,11 @@ typedef struct CbScanOpaqueData
 
 	MemoryContext cxt;			/* lives as long as the scan */
 	MemoryContext work_cxt;		/* reset before each window is read */
-	MemoryContext upper_cxt;	/* holds upper */
+	MemoryContext upper_cxt;	/* holds upper, if it is of the journal */
 
 	/* what the scan sees of the journal, for which snapshot and attachment */
 	CbUpper    *upper;
+	CbUpper		none;			/* upper, if there is nothing */
 	uint32		upper_serial;	/* counts them */
 	uint64		upper_attach_id;
 	TransactionId upper_xmin;
@@ -165,6 +165,8 @@ typedef struct CbScanOpaqueData
 	CbBucketView view;			/* while a window is read */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		in_range;		/* the window has a range in ranges */
+	IndexTuple	range_low;		/* bounds of the window's range, while it is */
+	IndexTuple	range_high;		/* read; NULL: none */
 	CbPlace		pos;			/* where the next window starts */
 	bool		starting;		/* it has had no window yet */
 	CbScanAhead ahead;
@@ -175,7 +177,6 @@ typedef struct CbScanOpaqueData
 	/* to see for ourselves whether an entry's row is visible */
 	uint64		deletes;		/* bulk deletes before upper, and all else, was read */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */
-	IndexFetchTableData *fetch;
 	TupleTableSlot *slot;
 
 	/* from here on not zeroed when the scan begins */
@@ -183,6 +184,7 @@ typedef struct CbScanOpaqueData
 	CbDescent	descent;
 	ScanKeyData start_keys[INDEX_MAX_KEYS];
 	CbScanGroup group;
+	CbWindow	first;			/* cur or mark */
 } CbScanOpaqueData;
 
 typedef CbScanOpaqueData *CbScanOpaque;

@@ -11,7 +11,8 @@
  *	   the window are merged in scan order and tested against the quals.
  *
  * Where the upper levels have nothing, the first window of a scan, which is
- * short, is read from the leaf itself under its lock.
+ * short, is read from the leaf itself under its lock; so is one at an end of the
+ * index, which is shorter, where only chunks in order have something.
  *
  * In recovery a run of an upper level can be given up before it is read: then all
  * three are done again (cb_window_range.c).
@@ -290,10 +291,8 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 	clipped = cb_window_clip_at(so, far, forward,
 								forward ? so->view.hi : so->view.lo);
 #ifndef CB_MUTATE_A5_RANGECLIP
-	if (so->in_range)
-		clipped |= cb_window_clip_at(so, far, forward,
-									 forward ? so->ranges->state.high :
-									 so->ranges->state.low);
+	clipped |= cb_window_clip_at(so, far, forward,
+								 forward ? so->range_high : so->range_low);
 #endif
 	return clipped;
 }
@@ -325,7 +324,24 @@ cb_window_acquire_none(CbScanOpaque so, Snapshot snapshot, CbPos tail)
 	/* a truncation leaves its LSN on the metapage (A16) */
 	if (OldSnapshotThresholdActive())
 		cb_tree_read_meta(so->kd.rel, snapshot, &meta);
-	return cb_copy_acquire_none(&so->kd, tail);
+	cb_copy_acquire_none(&so->kd, tail, &so->none);
+	return &so->none;
+}
+
+/* Entries of the journal up to the limit. */
+static CbUpper *
+cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, CbPos limit)
+{
+	MemoryContext oldcxt;
+	CbUpper    *upper;
+
+	if (so->upper_cxt == NULL)
+		so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
+											  ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
+	upper = cb_copy_acquire(&so->kd, snapshot, limit);
+	MemoryContextSwitchTo(oldcxt);
+	return upper;
 }
 
 /* Which part of the journal it is that the buckets do not hold. */
@@ -341,18 +357,16 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	if (cb_desc_is_quiet(so->kd.rel, &now))
 		return cb_window_acquire_none(so, snapshot,
 									  cb_rel_cache(so->kd.rel)->journal_tail);
-	upper = cb_copy_acquire(&so->kd, snapshot,
-							view->attach_id != 0 ? view->from : CB_POS_MAX);
+	upper = cb_window_acquire_some(so, snapshot, view->attach_id != 0 ?
+								   view->from : CB_POS_MAX);
 
 	/* give it buckets, and have what there is moved to the tree */
 	if (view->attach_id == 0 && upper->nruns > 0)
 	{
-		MemoryContext oldcxt = MemoryContextSwitchTo(so->work_cxt);
 		CbDesc	   *desc = cb_desc_attach(&so->kd, false);
 
 		if (desc != NULL)
 			cb_flush_request_before(desc);
-		MemoryContextSwitchTo(oldcxt);
 	}
 
 	/* of an index with buckets it was not read to its head */
@@ -375,7 +389,6 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Snapshot	snapshot = scan->xs_snapshot;
-	MemoryContext oldcxt;
 
 #ifndef CB_MUTATE_I2_ATTACHMENT
 	if (so->upper != NULL && so->upper_attach_id == so->view.attach_id)
@@ -385,9 +398,7 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 		return;
 #endif
 	CB_TEST_POINT("scan-copy-journal");
-	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
 	so->upper = cb_window_acquire_upper(so, snapshot);
-	MemoryContextSwitchTo(oldcxt);
 	so->upper_serial++;
 	so->upper_attach_id = so->view.attach_id;
 	so->upper_xmin = snapshot->xmin;
@@ -407,10 +418,9 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 void
 cb_window_release_upper(CbScanOpaque so)
 {
-	if (so->upper == NULL)
-		return;
 	so->upper = NULL;
-	MemoryContextReset(so->upper_cxt);
+	if (so->upper_cxt != NULL)
+		MemoryContextReset(so->upper_cxt);
 }
 
 /* Adds each run's entries between the cuts; sets far's place in each run. */
@@ -721,12 +731,10 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	cb_merge_open_leaf(so, merge);
 }
 
-/* A window without contents, for the life of the scan. */
+/* Makes a window without contents, for the life of the scan. */
 static CbWindow *
-cb_window_make(CbScanOpaque so)
+cb_window_init(CbScanOpaque so, CbWindow *window)
 {
-	CbWindow   *window = MemoryContextAlloc(so->cxt, sizeof(CbWindow));
-
 	memset(window, 0, offsetof(CbWindow, killed));
 	window->nallocated = 32;
 	window->items = MemoryContextAlloc(so->cxt, sizeof(CbScanItem) *
@@ -899,15 +907,16 @@ cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Is the leaf all that there is in the window, and the window short?  Then it
- * is read in place: a few entries are looked at for one that is wanted.
+ * Is the leaf read in place?  A few entries are looked at for one that is wanted.
+ * Nothing that is read beside it takes a lock.
  */
 static inline bool
-cb_window_is_short(CbScanOpaque so, ScanDirection dir)
+cb_window_is_read_in_place(CbScanOpaque so)
 {
-	return so->starting && ScanDirectionIsForward(dir) &&
-		so->view.nchunks == 0 && so->upper->nruns == 0 &&
-		(!so->in_range || so->ranges->nwanted == 0);
+	return so->starting && so->upper->nruns == 0 &&
+		(!so->in_range || so->ranges->nwanted == 0) &&
+		(so->view.nchunks == 0 || (cb_cut_is_at_end(&so->pos.cut) &&
+								   cb_bucket_view_is_sorted(&so->view)));
 }
 
 /*
@@ -967,8 +976,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 				  &so->pos);
 #else
 	cb_window_copy_levels(scan, dir);
-	in_place = cb_window_is_short(so, dir);
-	hot = in_place && cb_window_may_be_hot(scan);
+	in_place = cb_window_is_read_in_place(so);
+	hot = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_hot(scan);
 #ifdef CB_MUTATE_I2_HOTUPPER
 	hot = cb_window_may_be_hot(scan);
 #endif
@@ -1110,7 +1119,7 @@ cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	if (so->cur == NULL)
-		so->cur = cb_window_make(so);
+		so->cur = cb_window_init(so, &so->first);
 	cb_place_set_cut(so, &so->pos, cut);
 	so->pos.leaf = leaf;
 	so->pos.upper_serial = 0;
@@ -1168,7 +1177,8 @@ cb_window_leave(IndexScanDesc scan)
 	if (so->mark_index >= 0)
 	{
 		if (so->mark == NULL)
-			so->mark = cb_window_make(so);
+			so->mark = cb_window_init(so, MemoryContextAlloc(so->cxt,
+															 sizeof(CbWindow)));
 		so->cur = so->mark;
 		so->mark = window;
 		window->index = so->mark_index;

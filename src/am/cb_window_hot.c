@@ -63,8 +63,7 @@ cb_window_has_whole_value(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	return cb_window_ends_value(scan, so->view.hi) &&
-		(!so->in_range ||
-		 cb_window_ends_value(scan, so->ranges->state.high));
+		cb_window_ends_value(scan, so->range_high);
 }
 
 /* The entry that is kept for the scan's value, and its leaf; false: none is. */

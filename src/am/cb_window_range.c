@@ -152,25 +152,11 @@ cb_window_set_cursor(CbScanOpaque so, int i, CbRunWatch *watch)
 	cb_run_open(ranges->cursors[i], item, watch);
 }
 
-/* Copies the bounds, which the next look-up of any scan may drop, for the window. */
-static void
-cb_window_copy_bounds(CbScanOpaque so, const CbRangeSeen *seen)
+/* The bound for the window, which the next look-up of any scan may drop. */
+static IndexTuple
+cb_window_copy_bound(IndexTuple bound)
 {
-	CbScanRanges *ranges = so->ranges;
-	char	   *to;
-
-	if (ranges->bounds == NULL)
-		ranges->bounds = MemoryContextAlloc(so->cxt, BLCKSZ);
-	to = ranges->bounds;
-	ranges->known = false;
-	ranges->state.low = ranges->state.high = NULL;
-	if (seen->low != NULL)
-	{
-		ranges->state.low = memcpy(to, seen->low, IndexTupleSize(seen->low));
-		to += MAXALIGN(IndexTupleSize(seen->low));
-	}
-	if (seen->high != NULL)
-		ranges->state.high = memcpy(to, seen->high, IndexTupleSize(seen->high));
+	return bound == NULL ? NULL : CopyIndexTuple(bound);
 }
 
 /* May the scan use, and note, what this backend has seen of range pages? */
@@ -179,78 +165,70 @@ cb_window_may_have_seen(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	return so->view.has_hash && so->view.attach_id != 0 &&
-		!scan->xactStartedInRecovery && RelationNeedsWAL(so->kd.rel);
+	return so->view.attach_id != 0 && !scan->xactStartedInRecovery &&
+		RelationNeedsWAL(so->kd.rel);
 }
 
 /* Reads the range page of the scan's place, by way of the router or a hint. */
 static void
-cb_window_find_range(IndexScanDesc scan, BlockNumber root, BlockNumber from,
-					 ScanDirection dir)
+cb_window_find_range(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	Buffer		buf = cb_range_find(&so->kd, root, &so->pos.cut, dir,
-									BUFFER_LOCK_SHARE, from, scan->xs_snapshot);
+	Buffer		buf;
 
+	if (so->ranges == NULL)
+		so->ranges = cb_window_make_ranges(so);
+	buf = cb_range_find(&so->kd, root, &so->pos.cut, dir, BUFFER_LOCK_SHARE,
+						cb_window_range_hint(so, dir), scan->xs_snapshot);
 	cb_window_read_range(scan, buf);
 	UnlockReleaseBuffer(buf);
+	so->in_range = true;
+	so->range_low = so->ranges->state.low;
+	so->range_high = so->ranges->state.high;
 }
 
 /*
- * Is the place in a range of which it is known that its runs lack the hash that
- * the scan looks for?  If not, the range page has been read.
+ * Is the place in a range of which it is known that it has no runs, or that they
+ * lack the hash that the scan looks for?  If not, the range page has been read.
  */
 static bool
 cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	CbScanRanges *ranges = so->ranges;
+	CbBucketView *view = &so->view;
 	CbRangeMoment now = {
-		.bucket = so->view.bucket->number,
-		.attach_id = so->view.attach_id,
-		.spills = so->view.spills
+		.bucket = view->bucket->number,
+		.attach_id = view->attach_id,
+		.spills = view->spills
 	};
 	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, &now, &so->pos.cut,
-												  dir, so->view.hash,
+												  dir, view->has_hash ?
+												  &view->hash : NULL,
 												  scan->xs_snapshot);
 
 	if (seen != NULL)
 	{
-		cb_window_copy_bounds(so, seen);
+		so->range_low = cb_window_copy_bound(seen->low);
+		so->range_high = cb_window_copy_bound(seen->high);
+		if (so->starting && seen->npages > 0)
+			cb_pace_note_scan();
 		return true;
 	}
-	cb_window_find_range(scan, root, cb_window_range_hint(so, dir), dir);
-	cb_range_seen_note(so->kd.rel, &now, &ranges->state);
+	cb_window_find_range(scan, root, dir);
+	if (view->has_hash || (so->starting && so->ranges->state.nruns == 0))
+		cb_range_seen_note(so->kd.rel, &now, &so->ranges->state);
 	return false;
 }
 
-void
-cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
+/* Which of the range's runs the window has to read. */
+static void
+cb_window_choose_runs(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	BlockNumber root = cb_window_range_root(so);
-	CbScanRanges *ranges;
-	CbRunWatch *watch;
+	CbScanRanges *ranges = so->ranges;
+	CbRunWatch *watch = scan->xactStartedInRecovery ? &ranges->watch : NULL;
 
-	so->in_range = root != 0;
-	if (root == 0)
-		return;
-	if (so->ranges == NULL)
-		so->ranges = cb_window_make_ranges(so);
-	ranges = so->ranges;
 	ranges->nwanted = 0;
-	if (!cb_window_may_have_seen(scan))
-		cb_window_find_range(scan, root, cb_window_range_hint(so, dir), dir);
-	else if (cb_window_range_lacks(scan, root, dir))
-	{
-		if (so->starting)
-			cb_pace_note_scan();
-		CB_TEST_POINT("scan-range-read");
-		return;
-	}
-	CB_TEST_POINT("scan-range-copied");
-
-	watch = scan->xactStartedInRecovery ? &ranges->watch : NULL;
 	for (int i = 0; i < ranges->state.nruns; i++)
 	{
 		if (so->view.has_hash &&
@@ -267,6 +245,27 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
 	if (so->starting && ranges->nwanted > 0)
 		cb_flush_note_run_reads(&so->view, ranges->state.blkno,
 								ranges->nwanted, ranges->state.nentries);
+}
+
+void
+cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	BlockNumber root = cb_window_range_root(so);
+
+	so->in_range = false;
+	so->range_low = so->range_high = NULL;
+	if (root == 0)
+		return;
+	if (!cb_window_may_have_seen(scan))
+		cb_window_find_range(scan, root, dir);
+	else if (cb_window_range_lacks(scan, root, dir))
+	{
+		CB_TEST_POINT("scan-range-read");
+		return;
+	}
+	CB_TEST_POINT("scan-range-copied");
+	cb_window_choose_runs(scan);
 	CB_TEST_POINT("scan-range-read");
 }
 

@@ -439,6 +439,9 @@ typedef struct CbBucketView
 extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 								ScanDirection dir, CbBucketView *view);
 
+/* Are the entries of all chunks in an order that is the chunk's own? */
+extern bool cb_bucket_view_is_sorted(const CbBucketView *view);
+
 /*
  * May entries from below "from" have come into the buckets since, or has the index
  * lost these?  Whoever reads the journal below "from" after the view was opened

@@ -152,6 +152,17 @@ cb_bucket_view_is_late(const CbBucketView *view)
 	return view->desc->attach_id != view->attach_id;
 }
 
+bool
+cb_bucket_view_is_sorted(const CbBucketView *view)
+{
+	for (int i = 0; i < view->nchunks; i++)
+	{
+		if (view->chunks[i].nsorted < view->chunks[i].count)
+			return false;
+	}
+	return true;
+}
+
 /* ---------- sorting ---------- */
 
 static int

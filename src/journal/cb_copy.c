@@ -415,7 +415,7 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 #ifdef CB_MUTATE_I11_TAIL
 	upper->tail = 0;
 #endif
-	upper->nruns = copy ? copy->nruns : 0;
+	upper->nruns = copy->nruns;
 	for (int i = 0; i < upper->nruns; i++)
 	{
 		upper->runs[i] = copy->runs[i];
@@ -448,8 +448,8 @@ cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
  * The same where the caller knows that all of it is in the tree: nothing.
  * tail is one that was seen.  Lets go of the copy's memory.
  */
-CbUpper *
-cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail)
+void
+cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail, CbUpper *upper)
 {
 	Oid			indexoid = RelationGetRelid(kd->rel);
 	CbCopy	   *copy = cb_copies == NULL ? NULL :
@@ -457,5 +457,6 @@ cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail)
 
 	if (copy != NULL && !copy->busy)
 		cb_copy_clear(copy);
-	return cb_copy_make_upper(tail, NULL);
+	upper->tail = tail;
+	upper->nruns = 0;
 }

@@ -96,7 +96,8 @@ extern void cb_redo_journal_append(XLogReaderState *record);
 /* cb_copy.c: private sorted copies */
 extern CbUpper *cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot,
 								CbPos limit);
-extern CbUpper *cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail);
+extern void cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail,
+								 CbUpper *upper);
 
 /* cb_drain.c */
 extern void cb_journal_read_all(const CbKeyDesc *kd, CbPos limit,

@@ -274,23 +274,26 @@ typedef struct CbRangeSeen
 	IndexTuple	high;			/* NULL: infinite */
 	int			nfilters;		/* as many as each run has */
 	int			npages;			/* of unions, each of nfilters pages */
-	cb_atomic64 *filters;		/* unions of the runs' filters; NULL: not made */
+	cb_atomic64 *filters;		/* unions of the runs' filters, none if there are
+								 * no runs; NULL: not made */
 } CbRangeSeen;
 
 /*
  * The range, if it is known that no run in it holds entries with this hash of their
- * first column, as it is now; else NULL.  The index is logged, and the transaction
- * did not begin in recovery.  Good until the next call for any range.
+ * first column, as it is now, or that it has no run; else NULL.  hash: NULL if any
+ * hash is wanted.  The index is logged, and the transaction did not begin in
+ * recovery.  Good until the next call for any range.
  */
 extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
 											  const CbRangeMoment *now,
 											  const CbCut *cut,
-											  ScanDirection dir, uint32 hash,
+											  ScanDirection dir,
+											  const uint32 *hash,
 											  Snapshot snapshot);
 
 /*
- * A look-up has read the range page, under a snapshot, which it holds.  The index
- * is logged; not in recovery.
+ * A look-up has read the range page, or another scan has that lists no run, under
+ * a snapshot, which it holds.  The index is logged; not in recovery.
  */
 extern void cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 							   const CbRangeState *state);

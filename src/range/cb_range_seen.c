@@ -5,7 +5,8 @@
  *
  * A look-up of a key that no run of its range has asks the filter of each run: a
  * page each.  For ranges that it comes to again and again a backend keeps unions
- * of these filters.  They are right until a run is added to the range: for as long
+ * of these filters, or that there are no runs, which serves any scan.  That is
+ * right until a run is added to the range: for as long
  * as the index's count of spills is what it was before the range page was read, or
  * else the range page has the LSN that it had then.  Runs never change while they
  * are listed, and a range that is split lists none: its parts lack what it lacked.
@@ -78,8 +79,11 @@ static bool
 cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
 {
 	uint32		within;
-	int			filter = cb_run_filter_of(hash, seen->nfilters, &within);
+	int			filter;
 
+	if (seen->npages == 0)
+		return false;
+	filter = cb_run_filter_of(hash, seen->nfilters, &within);
 	for (; filter < seen->npages; filter += seen->nfilters)
 	{
 		if (cb_filter_may_hold(seen->filters + CB_RUN_FILTER_WORDS * filter,
@@ -91,14 +95,15 @@ cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
 
 const CbRangeSeen *
 cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
-					const CbCut *cut, ScanDirection dir, uint32 hash,
+					const CbCut *cut, ScanDirection dir, const uint32 *hash,
 					Snapshot snapshot)
 {
 	CbRangeSeen *seen = cb_range_seen_slot(now);
 
 	if (seen->attach_id != now->attach_id || seen->filters == NULL ||
+		(hash == NULL && seen->npages > 0) ||
 		!cb_range_covers(kd, cut, dir, seen->low, seen->high) ||
-		cb_range_seen_may_hold(seen, hash) ||
+		(hash != NULL && cb_range_seen_may_hold(seen, *hash)) ||
 		!cb_range_seen_is_current(seen, kd->rel, now, snapshot))
 		return NULL;
 	return seen;
@@ -122,22 +127,22 @@ cb_range_seen_begin(CbRangeSeen *seen, const CbRangeMoment *now,
 
 /*
  * Which pages of unions each run's filters go to, from firsts[] on; returns how
- * many there are.  0: the runs' filters are not alike, or too many.
+ * many there are.  -1: the runs' filters are not alike, or too many.
  */
 static int
 cb_range_seen_plan(const CbRangeState *state, int *firsts)
 {
-	int			nfilters = state->nruns > 0 ? state->runs[0].nfilters : 0;
+	int			nfilters = state->runs[0].nfilters;
 	int64		limit = nfilters * CB_RUN_FILTER_ENTRIES * CB_RANGE_SEEN_LOAD;
 	int			first = 0;
 	int64		n = 0;
 
 	if (nfilters < 1 || nfilters > CB_RUN_MAX_FILTERS)
-		return 0;
+		return -1;
 	for (int i = 0; i < state->nruns; i++)
 	{
 		if (state->runs[i].nfilters != nfilters)
-			return 0;
+			return -1;
 		if (n > 0 && n + state->runs[i].nentries > limit)
 		{
 			first += nfilters;
@@ -146,7 +151,7 @@ cb_range_seen_plan(const CbRangeState *state, int *firsts)
 		n += state->runs[i].nentries;
 		firsts[i] = first;
 	}
-	return first + nfilters <= CB_RANGE_SEEN_PAGES ? first + nfilters : 0;
+	return first + nfilters <= CB_RANGE_SEEN_PAGES ? first + nfilters : -1;
 }
 
 /*
@@ -157,14 +162,14 @@ static void
 cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 {
 	int			firsts[CB_RANGE_MAX_RUNS];
-	int			npages = cb_range_seen_plan(state, firsts);
+	int			npages = state->nruns == 0 ? 0 : cb_range_seen_plan(state, firsts);
 	Size		size = npages * CB_RUN_FILTER_WORDS * sizeof(cb_atomic64);
 	Size		low = state->low ? MAXALIGN(IndexTupleSize(state->low)) : 0;
 	Size		high = state->high ? MAXALIGN(IndexTupleSize(state->high)) : 0;
 	cb_atomic64 *filters;
 	char	   *kept;
 
-	if (npages == 0 || cb_range_seen_npages + npages > CB_RANGE_SEEN_ALL)
+	if (npages < 0 || cb_range_seen_npages + npages > CB_RANGE_SEEN_ALL)
 		return;
 	filters = palloc0(size);
 	for (int i = 0; i < state->nruns; i++)
@@ -185,7 +190,7 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 	if (state->high)
 		seen->high = memcpy(kept + size + low, state->high,
 							IndexTupleSize(state->high));
-	seen->nfilters = state->runs[0].nfilters;
+	seen->nfilters = npages > 0 ? state->runs[0].nfilters : 0;
 	seen->npages = npages;
 	seen->filters = (cb_atomic64 *) kept;
 	cb_range_seen_npages += npages;
