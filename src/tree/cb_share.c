@@ -499,21 +499,33 @@ cb_share_merge(const CbKeyDesc *kd, Page left, Page right, Page image)
 
 /*
  * Redo of XLOG_CB_SHARE.  From right to left: a leaf has its entries before
- * its left neighbour loses them.
+ * its left neighbour loses them.  The leaves stay locked until all have changed,
+ * as on the primary: who reads one that has got entries sees that its left
+ * neighbour is another one than before (cb_verify.c); a reader has one page locked
+ * at most.
  */
 void
 cb_redo_share(XLogReaderState *record)
 {
 	xl_cb_share *xlrec = (xl_cb_share *) XLogRecGetData(record);
+	Buffer		bufs[CB_SHARE_MAX_PARTS + 1];
 	Buffer		buf;
 
 	for (int i = xlrec->nleaves; i > 0; i--)
 	{
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
+		if (XLogReadBufferForRedo(record, i, &bufs[i]) != BLK_RESTORED)
 			elog(PANIC, "cache_batch: shared leaves without page image");
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
+#ifdef CB_MUTATE_I11_SHARE
+		LockBuffer(bufs[i], BUFFER_LOCK_UNLOCK);
+#endif
+		CB_TEST_POINT("redo-share");
 	}
+#ifdef CB_MUTATE_I11_SHARE
+	for (int i = xlrec->nleaves; i > 0; i--)
+		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
+#endif
+	for (int i = xlrec->nleaves; i > 0; i--)
+		UnlockReleaseBuffer(bufs[i]);
 	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buf);
