@@ -4,12 +4,44 @@ import html
 import math
 
 COLOURS = {"heap": "#b0b0b0", "btree": "#3b6ea5", "hash": "#8a6bb1",
-           "cachebatch": "#d9822b", "unbuffered": "#6aa56a"}
+           "cachebatch": "#d9822b", "unbuffered": "#6aa56a",
+           "1 index": "#d9822b", "4 indexes": "#3b6ea5"}
 LEFT, WIDTH, BAR, GAP = 230, 520, 13, 10
 
 
 def label(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def picture(title, groups, series, span, lines=()):
+    """All bars below each other; span(value): where one begins and ends.  lines:
+    (place, what it stands for) across the bars."""
+    out, y = [], 50
+    for name, found in groups:
+        out.append(f'<text x="{LEFT - 8}" y="{y + BAR * len(found) / 2 + 4}" '
+                   f'text-anchor="end">{html.escape(name)}</text>')
+        for method, value in found:
+            begin, end = span(value)
+            out.append(f'<rect x="{begin:g}" y="{y}" width="{end - begin:.1f}" '
+                       f'height="{BAR - 2}" fill="{COLOURS[method]}"/>')
+            out.append(f'<text x="{end + 4:.1f}" y="{y + BAR - 3}" '
+                       f'font-size="10">{label(value)}</text>')
+            y += BAR
+        y += GAP
+    for x, name in lines:
+        out.insert(0, f'<path d="M{x:.1f} 46V{y}" stroke="#d0d0d0"/><text x="{x:.1f}" '
+                   f'y="{y + 12}" text-anchor="middle" font-size="10">{name}</text>')
+    y += 18 if lines else 0
+    x = LEFT
+    for method in series:
+        out.append(f'<rect x="{x}" y="28" width="10" height="10" fill="{COLOURS[method]}"/>'
+                   f'<text x="{x + 14}" y="37">{method}</text>')
+        x += 100
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 90}" '
+            f'height="{y}" font-family="sans-serif" font-size="12">'
+            f'<rect width="100%" height="100%" fill="white"/>'
+            f'<text x="{LEFT}" y="18" font-size="15">{html.escape(title)}</text>'
+            + "".join(out) + "</svg>")
 
 
 def bars(title, unit, groups, series, logarithmic=False):
@@ -22,24 +54,19 @@ def bars(title, unit, groups, series, logarithmic=False):
             return WIDTH * value / largest
         return WIDTH * (0.05 + 0.95 * math.log(value / least) / math.log(largest / least))
 
-    out, y = [], 50
-    for name, found in groups:
-        out.append(f'<text x="{LEFT - 8}" y="{y + BAR * len(found) / 2 + 4}" '
-                   f'text-anchor="end">{html.escape(name)}</text>')
-        for method, value in found:
-            out.append(f'<rect x="{LEFT}" y="{y}" width="{length(value):.1f}" '
-                       f'height="{BAR - 2}" fill="{COLOURS[method]}"/>')
-            out.append(f'<text x="{LEFT + length(value) + 4:.1f}" y="{y + BAR - 3}" '
-                       f'font-size="10">{label(value)}</text>')
-            y += BAR
-        y += GAP
-    x = LEFT
-    for method in series:
-        out.append(f'<rect x="{x}" y="28" width="10" height="10" fill="{COLOURS[method]}"/>'
-                   f'<text x="{x + 14}" y="37">{method}</text>')
-        x += 100
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 90}" '
-            f'height="{y}" font-family="sans-serif" font-size="12">'
-            f'<rect width="100%" height="100%" fill="white"/>'
-            f'<text x="{LEFT}" y="18" font-size="15">{html.escape(title)} ({unit})</text>'
-            + "".join(out) + "</svg>")
+    return picture(f"{title} ({unit})", groups, series,
+                   lambda value: (LEFT, LEFT + length(value)))
+
+
+def ratios(title, groups, series):
+    """As bars(), but logarithmic, and a bar leads from 1 to its value."""
+    values = [1] + [value for _, found in groups for _, value in found]
+    least, largest = min(values), max(values)
+
+    def place(value):
+        return LEFT + WIDTH * math.log(value / least) / math.log(largest / least)
+
+    powers = [10 ** n for n in range(math.ceil(math.log10(least)),
+                                     math.floor(math.log10(largest)) + 1)]
+    return picture(title, groups, series, lambda value: sorted((place(1), place(value))),
+                   [(place(value), label(value)) for value in powers])
