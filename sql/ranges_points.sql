@@ -147,3 +147,73 @@ SELECT * FROM ranges_ends(10);
 
 DROP FUNCTION ranges_ends;
 DROP TABLE ranges, ranges_other;
+
+-- a comparison that reads the index meanwhile, by way of the same bucket
+SET cache_batch.test_spill = on;
+SET cache_batch.test_run_min = 1;
+SET cache_batch.test_max_buckets = 1;
+CREATE TABLE ranges_nested (k int) WITH (autovacuum_enabled = off);
+CREATE FUNCTION ranges_cmp(int, int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('ranges.nest', true) = 'on' THEN
+		PERFORM set_config('ranges.nest', 'off', false);
+		PERFORM k FROM ranges_nested WHERE k > 95000 ORDER BY k LIMIT 1;
+	END IF;
+	RETURN btint4cmp($1, $2);
+END $$;
+CREATE OPERATOR CLASS ranges_ops FOR TYPE int4 USING cachebatch AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 ranges_cmp(int, int);
+CREATE INDEX ranges_nested_k ON ranges_nested USING cachebatch (k ranges_ops)
+	WITH (buffered = on, spill_threshold = '1TB', pack_leaves = off);
+CREATE INDEX ranges_nested_k2 ON ranges_nested USING cachebatch ((k + 0))
+	WITH (spill_threshold = '1TB', pack_leaves = off);
+INSERT INTO ranges_nested VALUES (0);
+SELECT cache_batch_flush('ranges_nested_k'), cache_batch_flush('ranges_nested_k2');
+INSERT INTO ranges_nested SELECT i * 10 FROM generate_series(1, 10000) i;
+SELECT cache_batch_flush('ranges_nested_k'), cache_batch_flush('ranges_nested_k2');
+ALTER INDEX ranges_nested_k SET (spill_threshold = 0);
+ALTER INDEX ranges_nested_k2 SET (spill_threshold = 0);
+-- ranges: some at first, none of which has a run when all has been merged
+INSERT INTO ranges_nested VALUES (50507);
+SELECT cache_batch_flush('ranges_nested_k'), cache_batch_flush('ranges_nested_k2');
+SELECT count(*) > 1 AS several, sum(runs) > 0 AS runs FROM cache_batch_ranges('ranges_nested_k');
+SET cache_batch.test_spill = off;
+INSERT INTO ranges_nested VALUES (50508);
+SELECT cache_batch_flush('ranges_nested_k');
+SELECT cache_batch_flush('ranges_nested_k');
+VACUUM ranges_nested;
+SELECT sum(runs) AS runs FROM cache_batch_ranges('ranges_nested_k');
+SET cache_batch.test_spill = on;
+SELECT sum((SELECT k FROM ranges_nested r WHERE r.k > 50500 + 0 * i ORDER BY k LIMIT 1)) FROM generate_series(1, 10) i;
+-- one of them gets a run
+INSERT INTO ranges_nested VALUES (50502);
+SELECT cache_batch_flush('ranges_nested_k'), cache_batch_flush('ranges_nested_k2');
+SET ranges.nest = on;
+SELECT k FROM ranges_nested WHERE k > 50501 ORDER BY k LIMIT 3;
+
+-- other scans leave look-ups what they know of the filters
+CREATE FUNCTION ranges_pages(n int, beside bool) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	pages bigint := 0;
+	before bigint;
+BEGIN
+	FOR i IN 1..n LOOP
+		IF beside THEN
+			PERFORM k FROM ranges_nested WHERE k + 0 > 90000 ORDER BY k + 0 LIMIT 1;
+		END IF;
+		before := pg_stat_get_xact_blocks_fetched('ranges_nested_k2'::regclass);
+		PERFORM k FROM ranges_nested WHERE k + 0 = 50503;
+		pages := pages + pg_stat_get_xact_blocks_fetched('ranges_nested_k2'::regclass) - before;
+	END LOOP;
+	RETURN pages;
+END $$;
+SELECT ranges_pages(20, false) > 0 AS known;
+SELECT ranges_pages(100, false) = ranges_pages(100, true) AS same;
+RESET cache_batch.test_spill;
+RESET cache_batch.test_run_min;
+RESET cache_batch.test_max_buckets;
+DROP FUNCTION ranges_pages;
+DROP TABLE ranges_nested;
+DROP OPERATOR FAMILY ranges_ops USING cachebatch;
+DROP FUNCTION ranges_cmp;

@@ -152,13 +152,6 @@ cb_window_set_cursor(CbScanOpaque so, int i, CbRunWatch *watch)
 	cb_run_open(ranges->cursors[i], item, watch);
 }
 
-/* The bound for the window, which the next look-up of any scan may drop. */
-static IndexTuple
-cb_window_copy_bound(IndexTuple bound)
-{
-	return bound == NULL ? NULL : CopyIndexTuple(bound);
-}
-
 /* May the scan use, and note, what this backend has seen of range pages? */
 static bool
 cb_window_may_have_seen(IndexScanDesc scan)
@@ -204,19 +197,20 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, &now, &so->pos.cut,
 												  dir, view->has_hash ?
 												  &view->hash : NULL,
-												  scan->xs_snapshot);
+												  scan->xs_snapshot,
+												  &so->range_low,
+												  &so->range_high);
 
 	if (seen != NULL)
 	{
-		so->range_low = cb_window_copy_bound(seen->low);
-		so->range_high = cb_window_copy_bound(seen->high);
 		if (so->starting && seen->npages > 0)
 			cb_pace_note_scan();
 		return true;
 	}
 	cb_window_find_range(scan, root, dir);
 	if (view->has_hash || (so->starting && so->ranges->state.nruns == 0))
-		cb_range_seen_note(so->kd.rel, &now, &so->ranges->state);
+		cb_range_seen_note(so->kd.rel, &now, &so->ranges->state,
+						   view->has_hash);
 	return false;
 }
 

@@ -265,6 +265,7 @@ typedef struct CbRangeMoment
 /* a range page as it was at this LSN, in memory of the backend's own */
 typedef struct CbRangeSeen
 {
+	uint64		serial;			/* counts the ranges that were noted here */
 	uint64		attach_id;		/* 0: nothing is known here */
 	uint64		spills;			/* it was so when these had been counted */
 	XLogRecPtr	lsn;
@@ -281,22 +282,25 @@ typedef struct CbRangeSeen
 /*
  * The range, if it is known that no run in it holds entries with this hash of their
  * first column, as it is now, or that it has no run; else NULL.  hash: NULL if any
- * hash is wanted.  The index is logged, and the transaction did not begin in
- * recovery.  Good until the next call for any range.
+ * hash is wanted.  low, high: palloc'd copies of its bounds, NULL where it has none.
+ * The index is logged, and the transaction did not begin in recovery.  Comparisons
+ * may run SQL; what is returned is good until the next call for any range.
  */
 extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
 											  const CbRangeMoment *now,
 											  const CbCut *cut,
 											  ScanDirection dir,
 											  const uint32 *hash,
-											  Snapshot snapshot);
+											  Snapshot snapshot,
+											  IndexTuple *low,
+											  IndexTuple *high);
 
 /*
- * A look-up has read the range page, or another scan has that lists no run, under
- * a snapshot, which it holds.  The index is logged; not in recovery.
+ * A look-up by hash has read the range page, or another scan has that lists no run,
+ * under a snapshot, which it holds.  The index is logged; not in recovery.
  */
 extern void cb_range_seen_note(Relation rel, const CbRangeMoment *now,
-							   const CbRangeState *state);
+							   const CbRangeState *state, bool by_hash);
 
 /* ---------- cb_range_flush.c ---------- */
 

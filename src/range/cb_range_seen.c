@@ -93,16 +93,38 @@ cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
 	return false;
 }
 
+static IndexTuple
+cb_range_seen_copy(IndexTuple bound)
+{
+	return bound == NULL ? NULL : CopyIndexTuple(bound);
+}
+
+/*
+ * Is the place in the range that is seen?  Its bounds are copied first: to compare
+ * them may run SQL that reads the index, which can give the slot to another range.
+ */
+static bool
+cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
+					 const CbCut *cut, ScanDirection dir, IndexTuple *low,
+					 IndexTuple *high)
+{
+	uint64		serial = seen->serial;
+
+	*low = cb_range_seen_copy(seen->low);
+	*high = cb_range_seen_copy(seen->high);
+	return cb_range_covers(kd, cut, dir, *low, *high) && seen->serial == serial;
+}
+
 const CbRangeSeen *
 cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
 					const CbCut *cut, ScanDirection dir, const uint32 *hash,
-					Snapshot snapshot)
+					Snapshot snapshot, IndexTuple *low, IndexTuple *high)
 {
 	CbRangeSeen *seen = cb_range_seen_slot(now);
 
 	if (seen->attach_id != now->attach_id || seen->filters == NULL ||
 		(hash == NULL && seen->npages > 0) ||
-		!cb_range_covers(kd, cut, dir, seen->low, seen->high) ||
+		!cb_range_seen_covers(seen, kd, cut, dir, low, high) ||
 		(hash != NULL && cb_range_seen_may_hold(seen, *hash)) ||
 		!cb_range_seen_is_current(seen, kd->rel, now, snapshot))
 		return NULL;
@@ -121,7 +143,8 @@ cb_range_seen_begin(CbRangeSeen *seen, const CbRangeMoment *now,
 	}
 	*seen = (CbRangeSeen)
 	{
-		.attach_id = now->attach_id,.blkno = state->blkno,.lsn = state->lsn
+		.serial = seen->serial + 1,.attach_id = now->attach_id,
+		.blkno = state->blkno,.lsn = state->lsn
 	};
 }
 
@@ -198,13 +221,18 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 
 void
 cb_range_seen_note(Relation rel, const CbRangeMoment *now,
-				   const CbRangeState *state)
+				   const CbRangeState *state, bool by_hash)
 {
 	CbRangeSeen *seen = cb_range_seen_slot(now);
 
 	if (seen->attach_id != now->attach_id || seen->blkno != state->blkno ||
 		seen->lsn != state->lsn)
+	{
+		/* unions are worth more than what spares one page */
+		if (!by_hash && seen->attach_id == now->attach_id && seen->npages > 0)
+			return;
 		cb_range_seen_begin(seen, now, state);
+	}
 	seen->spills = now->spills;
 	if (++seen->visits == CB_RANGE_SEEN_VISITS)
 		cb_range_seen_make(seen, rel, state);
