@@ -385,6 +385,10 @@ COMMENT ON VIEW @extschema@.cache_batch_stat_heat IS
 
 -- advice
 
+-- Arguments of which README says nothing: buckets (as many as are 64 kB large);
+-- period (1), how many entries in turn belong to one leaf; stagger (1), at how many
+-- times the average a bucket is flushed: about 2 here, as the fullest goes first.
+-- Results: src/core/cb_model.h; ratios are null where direct updates miss nothing.
 CREATE FUNCTION @extschema@.cache_batch_model(
 	leaves bigint,
 	pool_size bigint,

@@ -255,7 +255,7 @@ WITH up AS (INSERT INTO stc VALUES (17, 1, 'w'), (18, 2, 'w') ON CONFLICT (id) D
 SELECT stage_check('stc');
 SELECT id, k, v FROM stc WHERE id > 13 ORDER BY id;
 
--- the index changes under the transaction (A3, U3)
+-- the index changes under the transaction (A3)
 CREATE TABLE sti (k int, v text);
 CREATE INDEX sti_k ON sti USING cachebatch (k);
 BEGIN;
@@ -523,7 +523,7 @@ BEGIN
 END $$;
 SELECT rel, stage_check(rel) FROM unnest('{sta,stb}'::text[]) rel;
 
--- the comparison function must not use the index that it compares for (C11, U10)
+-- the comparison function must not use the index that it compares for (C11)
 CREATE TABLE stz (k int4, v text);
 CREATE FUNCTION stage_cmp(int, int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

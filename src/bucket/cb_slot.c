@@ -6,7 +6,7 @@
  * A stack of each, since a comparison function may run SQL that reads or
  * flushes another index.  Whoever takes something remembers the mark before
  * and, on an error, goes back to it (PG_CATCH of the same function: not a
- * (sub)transaction callback, which may run inside a comparison, U10).  At the
+ * (sub)transaction callback, which may run inside a comparison).  At the
  * end of the process all is given back (B3).
  *
  * The chunks of a process that is killed need no care: the postmaster makes

@@ -4,7 +4,7 @@
  *	  Reading entries from the journal's pages.
  *
  * A page is believed only if, under its lock, it is a journal page with the
- * sequence number that is expected: truncated pages are reused (I11, U17).
+ * sequence number that is expected: truncated pages are reused (I11).
  *
  *-------------------------------------------------------------------------
  */

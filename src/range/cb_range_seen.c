@@ -112,6 +112,9 @@ cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
 
 	*low = cb_range_seen_copy(seen->low);
 	*high = cb_range_seen_copy(seen->high);
+#ifdef CB_MUTATE_I2_RANGECOPY
+	return cb_range_covers(kd, cut, dir, *low, *high);
+#endif
 	return cb_range_covers(kd, cut, dir, *low, *high) && seen->serial == serial;
 }
 

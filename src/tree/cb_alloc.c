@@ -5,7 +5,7 @@
  *
  * The free space map is a hint: it is not WAL-logged, can name a page twice,
  * and can name a page in use.  A page from it is used only if, under its
- * exclusive lock, it is seen to be free (A13, U7).
+ * exclusive lock, it is seen to be free (A13).
  *
  * A deleted page of the tree is free once nobody can hold a link to it any
  * more (see cb_unlink.c).  On a standby somebody still can: there the record

@@ -1,6 +1,6 @@
 # One small pool for all indexes of all databases: full of another's entries,
 # with more indexes than it has descriptors, without workers, without a pool,
-# and on a standby.  What is in it comes free again, whatever happens to those
+# and on a standby (I12).  What is in it comes free again, whatever happens to those
 # who use it.
 use strict;
 use warnings;
