@@ -18,7 +18,6 @@
 #include "am/cb_am.h"
 #include "base/cb_bulkdel.h"
 #include "base/cb_heat.h"
-#include "base/cb_recent.h"
 #include "bucket/cb_bucket.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
@@ -26,6 +25,7 @@
 #include "miscadmin.h"
 #include "page/cb_wal.h"
 #include "range/cb_range.h"
+#include "rel/cb_recent.h"
 #include "storage/ipc.h"
 #include "tree/cb_tree.h"
 

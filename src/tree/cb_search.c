@@ -21,10 +21,10 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "base/cb_recent.h"
-#include "base/cb_ring.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "rel/cb_recent.h"
+#include "rel/cb_ring.h"
 #include "storage/buf_internals.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
