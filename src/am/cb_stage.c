@@ -263,7 +263,7 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 	CbSegment  *seg;
 
 	cb_stage_lock_index(stage->indexoid);
-	cb_tree_read_meta(index, NULL, &meta);
+	cb_rel_read_meta(index, NULL, &meta);
 
 	if (stage->nsegs == stage->maxsegs)
 	{
@@ -321,7 +321,7 @@ cb_stage_needs_segment(const CbStage *stage, Relation index)
 #ifdef CB_MUTATE_A3_SEGMENT
 	return false;
 #endif
-	return memcmp(seg->build_id, cb_tree_build_id(index), CB_BUILD_ID_LEN) != 0;
+	return memcmp(seg->build_id, cb_rel_build_id(index), CB_BUILD_ID_LEN) != 0;
 }
 
 /* Makes room for an entry of this size at the end of the stage. */
@@ -467,7 +467,7 @@ cb_publish_classify(CbPublication *pub)
 
 #ifndef CB_MUTATE_A3_BUILDID
 		same = same &&
-			memcmp(seg->build_id, cb_tree_build_id(pub->rel), CB_BUILD_ID_LEN) == 0;
+			memcmp(seg->build_id, cb_rel_build_id(pub->rel), CB_BUILD_ID_LEN) == 0;
 #endif
 		if (same)
 		{

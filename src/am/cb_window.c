@@ -323,7 +323,7 @@ cb_window_acquire_none(CbScanOpaque so, Snapshot snapshot, CbPos tail)
 
 	/* a truncation leaves its LSN on the metapage (A16) */
 	if (OldSnapshotThresholdActive())
-		cb_tree_read_meta(so->kd.rel, snapshot, &meta);
+		cb_rel_read_meta(so->kd.rel, snapshot, &meta);
 	cb_copy_acquire_none(&so->kd, tail, &so->none);
 	return &so->none;
 }

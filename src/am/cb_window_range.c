@@ -41,7 +41,7 @@ cb_window_range_root(CbScanOpaque so)
 	{
 		CbMetaPageData meta;
 
-		cb_tree_read_meta(so->kd.rel, NULL, &meta);
+		cb_rel_read_meta(so->kd.rel, NULL, &meta);
 		return meta.range_root;
 	}
 	return cache->range_root;

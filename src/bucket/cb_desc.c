@@ -142,7 +142,7 @@ cb_desc_find(Relation rel)
 
 	if (cb_pool == NULL)
 		return NULL;
-	(void) cb_tree_build_id(rel);	/* cb_desc_is_current() must not read it */
+	(void) cb_rel_build_id(rel);	/* cb_desc_is_current() must not read it */
 	cache = cb_rel_cache(rel);
 	gen = cb_load_acquire(&cb_pool_gens_of(&rel->rd_node)->table_gen);
 	if (cache->desc_gen == gen)
@@ -554,7 +554,7 @@ cb_desc_enter(CbDesc *desc, Relation rel, const uint8 *build_id, bool wait)
 static CbDesc *
 cb_desc_make(Relation rel, bool wait)
 {
-	const uint8 *build_id = cb_tree_build_id(rel);
+	const uint8 *build_id = cb_rel_build_id(rel);
 	CbDesc	   *desc;
 
 	if (wait)
@@ -776,7 +776,7 @@ cb_desc_attach(const CbKeyDesc *kd, bool wait)
 		attach.desc = desc;
 		attach.wait = wait;
 		attach.now = GetCurrentTimestamp();
-		cb_tree_read_meta(rel, NULL, &meta);
+		cb_rel_read_meta(rel, NULL, &meta);
 		attach.tail = meta.journal_tail;
 		attach.has_ranges = meta.range_root != 0;
 		cb_attach_find_fences(&attach, kd, meta.range_root);

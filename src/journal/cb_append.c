@@ -282,7 +282,7 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 	if (cache->journal_block != InvalidBlockNumber)
 	{
 		lane->seq = cache->journal_seq;
-		lane->last = hint ? cb_tree_read_buffer(rel, cache->journal_block) :
+		lane->last = hint ? cb_rel_read_buffer(rel, cache->journal_block) :
 			cb_append_walk(rel, cache->journal_block, &lane->seq);
 		if (BufferIsValid(lane->last))
 			return;
@@ -291,7 +291,7 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 	/* the tail may move on while we go to it, but not for ever */
 	for (int tries = 0; tries < 1000; tries++)
 	{
-		cb_tree_read_meta(rel, NULL, &meta);
+		cb_rel_read_meta(rel, NULL, &meta);
 		lane->seq = CbPosSeq(meta.journal_tail);
 		if (meta.journal_tail_block == InvalidBlockNumber)
 		{
@@ -537,7 +537,7 @@ cb_append_get_fresh(CbAppend *append)
 	Assert(TransactionIdIsValid(MyProc->xmin) || TransactionIdIsValid(MyProc->xid));
 	append->fresh = cb_tree_alloc_page(append->rel);
 	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
-	cb_tree_read_meta(append->rel, NULL, &meta);
+	cb_rel_read_meta(append->rel, NULL, &meta);
 	append->tail = meta.journal_tail;
 }
 
@@ -582,7 +582,7 @@ cb_journal_append(Relation rel, CbSortEntry *entries, int n,
 		CbMetaPageData meta;
 
 		/* the tail that we know may be an old one */
-		cb_tree_read_meta(rel, NULL, &meta);
+		cb_rel_read_meta(rel, NULL, &meta);
 		*length = cb_append_journal_length(rel);
 	}
 	return append.done;

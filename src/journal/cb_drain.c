@@ -30,7 +30,7 @@ cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 	CbMetaPageData meta;
 	CbReader	reader;
 
-	cb_tree_read_meta(kd->rel, NULL, &meta);
+	cb_rel_read_meta(kd->rel, NULL, &meta);
 	memset(batch, 0, sizeof(CbJournalBatch));
 	batch->from = batch->upto = meta.journal_tail;
 	batch->upto_block = meta.journal_tail_block;
@@ -146,7 +146,7 @@ cb_journal_truncate_to(Relation rel, CbPos pos)
 	CbJournalBatch batch = {0};
 	uint64		seq;
 
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	if (pos <= meta.journal_tail ||
 		meta.journal_tail_block == InvalidBlockNumber)
 		return false;

@@ -37,7 +37,7 @@ cb_range_root(Relation rel)
 {
 	CbMetaPageData meta;
 
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	return meta.range_root;
 }
 
@@ -45,7 +45,7 @@ cb_range_root(Relation rel)
 static Buffer
 cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 {
-	Buffer		buf = cb_tree_read_buffer(rel, root);
+	Buffer		buf = cb_rel_read_buffer(rel, root);
 	Page		page = BufferGetPage(buf);
 
 	LockBuffer(buf, lockmode);
@@ -65,7 +65,7 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 
 	if (blkno == InvalidBlockNumber)
 		cb_range_report_corrupt(rel, blkno);
-	buf = cb_tree_read_buffer(rel, blkno);
+	buf = cb_rel_read_buffer(rel, blkno);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);

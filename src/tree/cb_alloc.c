@@ -119,7 +119,7 @@ cb_alloc_from_map(Relation rel)
 		{
 			CbMetaPageData meta;
 
-			cb_tree_read_meta(rel, NULL, &meta);
+			cb_rel_read_meta(rel, NULL, &meta);
 			tail = meta.journal_tail;
 		}
 
@@ -246,7 +246,7 @@ cb_tree_map_is_complete(Relation rel)
 {
 	CbMetaPageData meta;
 
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	return meta.map_incarnation == cb_tree_incarnation();
 }
 

@@ -489,7 +489,7 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	stats->pages_deleted = 0;
 	stats->pages_free = 0;
 
-	cb_tree_read_meta(info->index, NULL, &meta);
+	cb_rel_read_meta(info->index, NULL, &meta);
 	state.tail = meta.journal_tail;
 	state.unlinker = cb_tree_unlink_begin(info->index, stats);
 
@@ -524,7 +524,7 @@ cb_tree_complete_map(IndexVacuumInfo *info)
 	stats->estimated_count = true;
 	stats->num_index_tuples = info->num_heap_tuples;
 	stats->num_pages = cb_delete_count_blocks(rel);
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	for (BlockNumber blkno = CB_METAPAGE_BLKNO + 1; blkno < stats->num_pages;
 		 blkno++)
 	{
