@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "page/cb_wal.h"
 #include "range/cb_range.h"
+#include "rel/cb_alloc.h"
 #include "rel/cb_recent.h"
 #include "storage/ipc.h"
 #include "tree/cb_tree.h"

@@ -21,6 +21,7 @@
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "rel/cb_recent.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -437,7 +438,7 @@ cb_append_claim(CbAppend *append)
 {
 	if (!ConditionalLockBuffer(append->fresh))
 		return false;
-	if (cb_tree_page_is_free(BufferGetPage(append->fresh), append->tail))
+	if (cb_rel_page_is_free(BufferGetPage(append->fresh), append->tail))
 		return true;
 	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
 	return false;
@@ -535,7 +536,7 @@ cb_append_get_fresh(CbAppend *append)
 
 	cb_append_drop_fresh(append);
 	Assert(TransactionIdIsValid(MyProc->xmin) || TransactionIdIsValid(MyProc->xid));
-	append->fresh = cb_tree_alloc_page(append->rel);
+	append->fresh = cb_rel_alloc_page(append->rel);
 	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
 	cb_rel_read_meta(append->rel, NULL, &meta);
 	append->tail = meta.journal_tail;

@@ -18,6 +18,7 @@
 #include "journal/cb_read.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 
 /*
@@ -109,7 +110,7 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 	cb_rel_cache(rel)->journal_tail = batch->upto;
 	CB_TEST_POINT("sweep-truncated");
 
-	cb_tree_free_pages(rel, batch->pages, batch->npages);
+	cb_rel_free_pages(rel, batch->pages, batch->npages);
 }
 
 /* The right link of a journal page that lies between tail and head. */

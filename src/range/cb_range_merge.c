@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "page/cb_wal.h"
 #include "range/cb_range.h"
+#include "rel/cb_alloc.h"
 #include "rel/cb_ring.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -512,7 +513,7 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)
 		UnlockReleaseBuffer(bufs[i]);
-	cb_tree_free_pages(rel, pages, item.npages);
+	cb_rel_free_pages(rel, pages, item.npages);
 	return true;
 }
 

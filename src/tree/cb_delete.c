@@ -38,6 +38,7 @@
 #include "page/cb_leaf.h"
 #include "page/cb_wal.h"
 #include "pgstat.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/ipc.h"
@@ -365,7 +366,7 @@ cb_delete_map_page(Relation rel, Buffer buf, CbPos tail,
 				   IndexBulkDeleteResult *stats)
 {
 	Page		page = BufferGetPage(buf);
-	bool		is_free = cb_tree_page_is_free(page, tail);
+	bool		is_free = cb_rel_page_is_free(page, tail);
 
 	if (is_free || CbPageIsGone(page))
 		stats->pages_deleted++;
@@ -462,7 +463,7 @@ cb_delete_finish_map(Relation rel, const IndexBulkDeleteResult *stats)
 	BlockNumber missing = stats->pages_deleted - stats->pages_free;
 
 	IndexFreeSpaceMapVacuum(rel);
-	cb_tree_note_map(rel, missing <= stats->num_pages / 20);
+	cb_rel_note_map(rel, missing <= stats->num_pages / 20);
 }
 
 /*
@@ -518,7 +519,7 @@ cb_tree_complete_map(IndexVacuumInfo *info)
 	IndexBulkDeleteResult *stats;
 	CbMetaPageData meta;
 
-	if (cb_tree_map_is_complete(rel))
+	if (cb_rel_map_is_complete(rel))
 		return NULL;
 	stats = palloc0(sizeof(IndexBulkDeleteResult));
 	stats->estimated_count = true;

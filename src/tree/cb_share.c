@@ -31,6 +31,7 @@
 #include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 
@@ -333,7 +334,7 @@ cb_share_try(CbShare *share, IndexTuple *items)
 	cb_tree_check_still_locked(rel, share->bufs[1]);
 	cb_tree_check_still_locked(rel, share->parent);
 	if (share->nparts == 3)
-		share->bufs[2] = cb_tree_alloc_page(rel);
+		share->bufs[2] = cb_rel_alloc_page(rel);
 	cb_share_apply(share);
 	for (int i = 1; i < share->nparts; i++)
 		cb_heat_inherit(rel, BufferGetBlockNumber(share->bufs[i]),

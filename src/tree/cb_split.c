@@ -30,6 +30,7 @@
 #include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 
@@ -478,7 +479,7 @@ cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
 {
 	Relation	rel = kd->rel;
 	int			level = CbPageGetOpaque(BufferGetPage(missing->bufs[0]))->level + 1;
-	Buffer		root_buf = cb_tree_alloc_page(rel);
+	Buffer		root_buf = cb_rel_alloc_page(rel);
 	Buffer		meta_buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	PGAlignedBlock image;
 	int			n = cb_split_build_root((Page) image.data, level, missing);
@@ -807,7 +808,7 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 
 	bufs[0] = buf;
 	for (int i = 1; i < plan.nparts; i++)
-		bufs[i] = cb_tree_alloc_page(kd->rel);
+		bufs[i] = cb_rel_alloc_page(kd->rel);
 	cycleid = _bt_vacuum_cycleid(kd->rel);
 #ifdef CB_MUTATE_A11_CYCLEID
 	cycleid = 0;
@@ -953,7 +954,7 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 		return false;
 	cb_tree_check_still_locked(kd->rel, buf);
 
-	bufs[1] = cb_tree_alloc_page(kd->rel);
+	bufs[1] = cb_rel_alloc_page(kd->rel);
 	CbPageGetOpaque(left)->next = BufferGetBlockNumber(bufs[1]);
 	CbPageGetOpaque(left)->flags |= CBP_INCOMPLETE_SPLIT;
 	CbPageGetOpaque(right)->flags &= ~CBP_ROOT;

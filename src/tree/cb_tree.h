@@ -13,10 +13,10 @@
 
 #include "access/genam.h"
 #include "base/cb_hot.h"
+#include "rel/cb_key.h"
 #include "storage/bufmgr.h"
 #include "page/cb_leaf.h"
 #include "rel/cb_rel.h"
-#include "tree/cb_key.h"
 
 /* a tree page is split into this many new pages at most, in one record */
 #define CB_MAX_SPLIT_PAGES	8
@@ -125,16 +125,6 @@ typedef struct CbAhead
 extern void cb_tree_ahead_begin(const CbKeyDesc *kd, CbAhead *ahead,
 								IndexTuple from);
 extern void cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead);
-
-/* cb_alloc.c */
-extern Buffer cb_tree_alloc_page(Relation rel);
-extern void cb_tree_return_page(Relation rel, Buffer buf);
-extern void cb_tree_free_pages(Relation rel, BlockNumber *pages, int n);
-extern uint32 cb_tree_incarnation(void);
-extern bool cb_tree_map_is_complete(Relation rel);
-extern void cb_tree_note_map(Relation rel, bool complete);
-extern bool cb_tree_page_is_free(Page page, CbPos tail);
-extern void cb_redo_reuse_page(XLogReaderState *record);
 
 /* cb_apply.c */
 extern int	cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,

@@ -54,6 +54,7 @@
 #include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -679,7 +680,7 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 
 	/* it is not free yet; but where nothing dies VACUUM would not look for it */
 	if (result == CB_UNLINK_DONE)
-		cb_tree_free_pages(unlinker->rel, &leaf, 1);
+		cb_rel_free_pages(unlinker->rel, &leaf, 1);
 	return result == CB_UNLINK_DONE;
 }
 
@@ -714,7 +715,7 @@ cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail)
 		Buffer		buf = ReadBuffer(rel, unlinker->remembered[i]);
 
 		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		if (cb_tree_page_is_free(BufferGetPage(buf), tail))
+		if (cb_rel_page_is_free(BufferGetPage(buf), tail))
 		{
 			RecordFreeIndexPage(rel, unlinker->remembered[i]);
 			unlinker->stats->pages_free++;
