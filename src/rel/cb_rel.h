@@ -22,12 +22,8 @@ typedef struct CbLeafHint
 	Buffer		buf;			/* not pinned */
 } CbLeafHint;
 
-/* the bucket layer's: where its counters stood, see cb_desc_is_quiet() */
-typedef struct CbQuiet
-{
-	uint64		table_gen;		/* 0: never */
-	uint64		lone_gen;
-} CbQuiet;
+/* words that an upper layer may keep with what is known of an index */
+#define CB_REL_UPPER_WORDS	5
 
 /*
  * What a backend remembers of an index in rd_amcache.  All of it are hints, but
@@ -45,12 +41,10 @@ typedef struct CbRelCache
 	bool		build_known;	/* are build_id and range_root set? */
 	uint8		build_id[CB_BUILD_ID_LEN];
 	BlockNumber range_root;		/* 0: there was none */
-	uint64		desc_gen;		/* the bucket layer's: when it looked, ... */
-	struct CbDesc *desc;		/* ... and what it found */
-	CbQuiet		quiet;			/* when the journal was empty and had no desc */
-	int64		attach_at;		/* when it tried to attach, if in vain */
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
 	bool		total;			/* ... cb_key_is_total() */
+	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/), which
+											 * alone reads it; 0 to begin with */
 } CbRelCache;
 
 /* ---------- what is known of an index ---------- */
