@@ -18,8 +18,8 @@
 #include "access/tableam.h"
 #include "am/cb_am.h"
 #include "base/cb_arena.h"
-#include "base/cb_hot.h"
 #include "bucket/cb_bucket.h"
+#include "bucket/cb_hot.h"
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
 

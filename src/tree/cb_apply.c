@@ -49,11 +49,11 @@ cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 
 	START_CRIT_SECTION();
 	cb_page_insert_batch(page, n, offsets, tuples, len);
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	for (int i = 0; i < nchildren; i++)
 	{
 		cb_page_clear_incomplete(BufferGetPage(child_bufs[i]));
-		cb_hot_mark_dirty(child_bufs[i]);
+		cb_rel_mark_dirty(child_bufs[i]);
 	}
 	if (wal)
 	{

@@ -518,7 +518,7 @@ cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
 #ifdef CB_MUTATE_A11_CHURN
 	CbPageGetOpaque(page)->cycleid = 0;
 #endif
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
 		xl_cb_leaf_delete xlrec;

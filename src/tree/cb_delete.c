@@ -98,7 +98,7 @@ cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
 				   dead->noffsets);
 	CbPageGetOpaque(page)->cycleid = 0;
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
 		xl_cb_vacuum_leaf xlrec;

@@ -207,7 +207,7 @@ cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 	CB_TEST_POINT("repack-before");
 	START_CRIT_SECTION();
 	memcpy(page, image.data, BLCKSZ);
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 		cb_repack_log(buf, repack);
 	END_CRIT_SECTION();

@@ -310,11 +310,11 @@ cb_share_apply(const CbShare *share)
 	for (int i = 0; i < share->nparts; i++)
 	{
 		memcpy(BufferGetPage(share->bufs[i]), share->images[i].data, BLCKSZ);
-		cb_hot_mark_dirty(share->bufs[i]);
+		cb_rel_mark_dirty(share->bufs[i]);
 	}
 	cb_share_set_downlink(BufferGetPage(share->parent), share->off,
 						  share->downlink);
-	cb_hot_mark_dirty(share->parent);
+	cb_rel_mark_dirty(share->parent);
 	if (wal)
 		cb_share_log(share);
 	END_CRIT_SECTION();

@@ -492,14 +492,14 @@ cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
 	CB_TEST_POINT("newroot");
 	START_CRIT_SECTION();
 	memcpy(BufferGetPage(root_buf), image.data, BLCKSZ);
-	cb_hot_mark_dirty(root_buf);
+	cb_rel_mark_dirty(root_buf);
 	cb_split_set_root(BufferGetPage(meta_buf), BufferGetBlockNumber(root_buf),
 					  level);
-	cb_hot_mark_dirty(meta_buf);
+	cb_rel_mark_dirty(meta_buf);
 	for (int i = 0; i < n; i++)
 	{
 		cb_split_demote_root(BufferGetPage(missing->bufs[i]));
-		cb_hot_mark_dirty(missing->bufs[i]);
+		cb_rel_mark_dirty(missing->bufs[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_split_log_newroot(root_buf, meta_buf, missing->bufs, n, level);
@@ -735,12 +735,12 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 	for (int i = 0; i < nparts; i++)
 	{
 		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
-		cb_hot_mark_dirty(bufs[i]);
+		cb_rel_mark_dirty(bufs[i]);
 	}
 	for (int i = 0; i < nchildren; i++)
 	{
 		cb_page_clear_incomplete(BufferGetPage(child_bufs[i]));
-		cb_hot_mark_dirty(child_bufs[i]);
+		cb_rel_mark_dirty(child_bufs[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_split_log(bufs, nparts, level, child_bufs, nchildren);

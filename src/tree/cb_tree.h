@@ -12,11 +12,11 @@
 #define CB_TREE_H
 
 #include "access/genam.h"
-#include "base/cb_hot.h"
-#include "rel/cb_key.h"
-#include "storage/bufmgr.h"
 #include "page/cb_leaf.h"
+#include "rel/cb_change.h"
+#include "rel/cb_key.h"
 #include "rel/cb_rel.h"
+#include "storage/bufmgr.h"
 
 /* a tree page is split into this many new pages at most, in one record */
 #define CB_MAX_SPLIT_PAGES	8

@@ -430,17 +430,17 @@ cb_unlink_pages(Relation rel, CbUnlinkPages *pages, Page merged)
 	if (xlrec.merged)
 	{
 		memcpy(BufferGetPage(pages->right), merged, BLCKSZ);
-		cb_hot_mark_dirty(pages->right);
+		cb_rel_mark_dirty(pages->right);
 	}
 	cb_page_drop_downlink(BufferGetPage(pages->parent), pages->offset);
-	cb_hot_mark_dirty(pages->parent);
+	cb_rel_mark_dirty(pages->parent);
 	for (int i = 0; i < pages->npages; i++)
 	{
 		CbPageGetOpaque(BufferGetPage(pages->left[i]))->next = xlrec.next[i];
-		cb_hot_mark_dirty(pages->left[i]);
+		cb_rel_mark_dirty(pages->left[i]);
 		cb_page_init_deleted(BufferGetPage(pages->page[i]), i, xlrec.next[i],
 							 xlrec.safexid);
-		cb_hot_mark_dirty(pages->page[i]);
+		cb_rel_mark_dirty(pages->page[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_unlink_log(pages, &xlrec);
