@@ -84,6 +84,7 @@ cb_shmem_request(void)
 	cb_bulkdel_shmem_request();
 	cb_pool_shmem_request();
 	cb_queue_shmem_request();
+	cb_stage_shmem_request();
 }
 
 static void
@@ -97,6 +98,7 @@ cb_shmem_startup(void)
 	cb_bulkdel_shmem_startup();
 	cb_pool_shmem_startup();
 	cb_queue_shmem_startup();
+	cb_stage_shmem_startup();
 }
 
 static void
