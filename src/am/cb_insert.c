@@ -93,6 +93,27 @@ cb_insert_must_write_through(Relation heap, ItemPointer heap_tid,
 	return cb_nesting.depth == 0 && !IsLogicalWorker();
 }
 
+/* Forms the entry at the end of the stage. */
+static void
+cb_insert_stage_entry(const CbInsertState *state, Relation index,
+					  Datum *values, bool *isnull, ItemPointer heap_tid)
+{
+	IndexTuple	itup;
+
+	if (state->fixed_len != 0 && !cb_insert_has_null(index, isnull))
+	{
+		itup = cb_stage_add(state->stage, index,
+							CbFixedEntrySize(state->fixed_len));
+		cb_key_form_fixed(index, values, isnull, heap_tid, state->fixed_len,
+						  itup);
+		return;
+	}
+	itup = cb_key_form_entry(index, values, isnull, heap_tid);
+	memcpy(cb_stage_add(state->stage, index, IndexTupleSize(itup)), itup,
+		   IndexTupleSize(itup));
+	pfree(itup);
+}
+
 /* Takes an entry; aminsert of the access method. */
 bool
 cb_am_insert(Relation index, Datum *values, bool *isnull,
@@ -102,34 +123,20 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 {
 	CbInsertState *state;
 	CbStage    *stage;
-	IndexTuple	itup = NULL;
 	bool		write_through;
 
 	cb_require_preload();
 	state = cb_insert_get_state(index, heap, index_info);
 	stage = state->stage;
-	if (state->fixed_len == 0 || cb_insert_has_null(index, isnull))
-		itup = cb_key_form_entry(index, values, isnull, heap_tid);
 	cb_stage_refuse_reentry(stage, index);
 	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
 		cb_stage_publish_due(stage, index);
 	write_through = cb_insert_must_write_through(heap, heap_tid, index_info);
-	if (itup == NULL)
-		cb_key_form_fixed(index, values, isnull, heap_tid, state->fixed_len,
-						  cb_stage_add(stage, index,
-									   CbFixedEntrySize(state->fixed_len)));
-	else
-	{
-		memcpy(cb_stage_add(stage, index, IndexTupleSize(itup)), itup,
-			   IndexTupleSize(itup));
-		pfree(itup);
-	}
+	cb_insert_stage_entry(state, index, values, isnull, heap_tid);
 	stage->nunchanged += index_unchanged;
 	CB_TEST_POINT("stage-insert");
 
-	if (write_through)
-		cb_stage_publish(stage, index, 1);
-	else if (stage->used >= (Size) cb_stage_size * 1024)
+	if (write_through || stage->used >= (Size) cb_stage_size * 1024)
 		cb_stage_publish(stage, index, 1);
 #ifdef CB_MUTATE_C10_TOTAL
 	else if (false)
