@@ -20,13 +20,17 @@ extern IndexBuildResult *cb_am_build(Relation heap, Relation index,
 extern void cb_am_buildempty(Relation index);
 extern char *cb_am_buildphasename(int64 phasenum);
 
-/* cb_stage.c */
+/* cb_insert.c */
 extern bool cb_am_insert(Relation index, Datum *values, bool *isnull,
 						 ItemPointer heap_tid, Relation heap,
 						 IndexUniqueCheck check_unique, bool index_unchanged,
 						 struct IndexInfo *index_info);
-extern void cb_stage_init(void);	/* hooks and callbacks, at preload */
+
+/* cb_stage.c, cb_stage_publish.c, cb_stage_hooks.c */
+extern void cb_stage_shmem_request(void);
+extern void cb_stage_shmem_startup(void);
 extern void cb_stage_publish_index(Relation index); /* before any scan of it */
+extern void cb_stage_init(void);	/* hooks and callbacks, at preload */
 
 /* cb_vacuum.c */
 extern IndexBulkDeleteResult *cb_am_bulkdelete(IndexVacuumInfo *info,

@@ -18,8 +18,8 @@
 #include "access/tableam.h"
 #include "am/cb_am.h"
 #include "base/cb_arena.h"
-#include "base/cb_hot.h"
 #include "bucket/cb_bucket.h"
+#include "bucket/cb_hot.h"
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
 
@@ -208,27 +208,23 @@ extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
 /* cb_window.c */
 extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
 							ScanDirection dir, CbLeafHint leaf);
-extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
 extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,
 									 const char *detail) pg_attribute_noreturn();
+
+/* cb_window_leaf.c */
+extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);
+
+/* cb_window_journal.c */
 extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
 
 /* cb_window_hot.c */
-extern bool cb_window_may_be_hot(IndexScanDesc scan);
-extern bool cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple,
-							   BlockNumber *leaf);
-extern void cb_window_keep_hot(IndexScanDesc scan);
 extern void cb_window_drop_hot(CbWindow *window);
 
 /* cb_window_range.c */
-extern void cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir);
-extern int	cb_window_prefetch_runs(CbScanOpaque so, int first,
-									const CbCut *cut, ScanDirection dir);
 extern void cb_window_forget_ranges(CbScanOpaque so);
-extern bool cb_window_lost_run(CbScanOpaque so);
 
 /* cb_kill.c */
 extern void cb_kill_items(IndexScanDesc scan);

@@ -143,7 +143,7 @@ cb_scan_ahead_ask_leaf(CbScanOpaque so, CbLeafHint *leaf)
 		CB_TEST_POINT("scan-read-sequential");
 		return;
 	}
-	cb_tree_prefetch(so->kd.rel, leaf, 1);
+	cb_rel_prefetch(so->kd.rel, leaf, 1);
 	ahead->nfound = BufferIsValid(leaf->buf) ? ahead->nfound + 1 : 0;
 }
 

@@ -26,88 +26,16 @@
 #include "am/cb_am.h"
 #include "am/cb_stage.h"
 
-#include "access/parallel.h"
-#include "access/twophase.h"
 #include "access/xact.h"
 #include "executor/executor.h"
-#include "miscadmin.h"
 #include "nodes/plannodes.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/proc.h"
-#include "storage/shmem.h"
 #include "tcop/utility.h"
 
 CbNesting	cb_nesting = {0, 0};
 
-/* one flag per backend, each in a cache line of its own */
-typedef union CbPendingFlag
-{
-	bool		pending;
-	char		pad[PG_CACHE_LINE_SIZE];
-} CbPendingFlag;
-
-static CbPendingFlag *cb_pending = NULL;
-
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorFinish_hook_type prev_executor_finish = NULL;
 static ProcessUtility_hook_type prev_process_utility = NULL;
-static shmem_request_hook_type prev_shmem_request = NULL;
-static shmem_startup_hook_type prev_shmem_startup = NULL;
-
-/* ---------- shared flags ---------- */
-
-static int
-cb_pending_count(void)
-{
-	return MaxBackends + NUM_AUXILIARY_PROCS + max_prepared_xacts;
-}
-
-static void
-cb_pending_shmem_request(void)
-{
-	if (prev_shmem_request)
-		prev_shmem_request();
-	RequestAddinShmemSpace(mul_size(cb_pending_count(), sizeof(CbPendingFlag)));
-}
-
-static void
-cb_pending_shmem_startup(void)
-{
-	Size		size = mul_size(cb_pending_count(), sizeof(CbPendingFlag));
-	bool		found;
-
-	if (prev_shmem_startup)
-		prev_shmem_startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	cb_pending = ShmemInitStruct("cache_batch unpublished entries", size,
-								 &found);
-	if (!found)
-		memset(cb_pending, 0, size);
-	LWLockRelease(AddinShmemInitLock);
-}
-
-void
-cb_stage_set_pending(bool pending)
-{
-	if (cb_pending != NULL && MyProc != NULL)
-		cb_pending[MyProc->pgprocno].pending = pending;
-}
-
-/*
- * In a parallel worker: has the leader unpublished entries?  The leader cannot
- * stage any while its workers run, and starting them is a barrier.
- */
-bool
-cb_stage_leader_is_pending(void)
-{
-	PGPROC	   *leader;
-
-	if (likely(!IsParallelWorker()) || cb_pending == NULL)
-		return false;
-	leader = MyProc->lockGroupLeader;
-	return leader != NULL && cb_pending[leader->pgprocno].pending;
-}
 
 /* ---------- nesting ---------- */
 
@@ -309,11 +237,6 @@ cb_stage_subxact_callback(SubXactEvent event, SubTransactionId subid,
 void
 cb_stage_init(void)
 {
-	prev_shmem_request = shmem_request_hook;
-	shmem_request_hook = cb_pending_shmem_request;
-	prev_shmem_startup = shmem_startup_hook;
-	shmem_startup_hook = cb_pending_shmem_startup;
-
 	prev_executor_run = ExecutorRun_hook;
 	ExecutorRun_hook = cb_stage_executor_run;
 	prev_executor_finish = ExecutorFinish_hook;

@@ -20,7 +20,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "am/cb_scan.h"
+#include "am/cb_window.h"
 #include "utils/snapmgr.h"
 
 /* Is the scan such a one, as far as it can tell before it has read the leaf? */

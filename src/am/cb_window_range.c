@@ -16,7 +16,7 @@
  */
 #include "postgres.h"
 
-#include "am/cb_scan.h"
+#include "am/cb_window.h"
 #include "flush/cb_flush.h"
 #include "flush/cb_pace.h"
 #include "utils/memutils.h"
@@ -41,7 +41,7 @@ cb_window_range_root(CbScanOpaque so)
 	{
 		CbMetaPageData meta;
 
-		cb_tree_read_meta(so->kd.rel, NULL, &meta);
+		cb_rel_read_meta(so->kd.rel, NULL, &meta);
 		return meta.range_root;
 	}
 	return cache->range_root;
@@ -241,8 +241,9 @@ cb_window_choose_runs(IndexScanDesc scan)
 								ranges->nwanted, ranges->state.nentries);
 }
 
+/* Looks at the range page of so->pos, and chooses the runs to read. */
 void
-cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
+cb_window_copy_range(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	BlockNumber root = cb_window_range_root(so);
@@ -267,7 +268,7 @@ cb_window_copy_ranges(IndexScanDesc scan, ScanDirection dir)
  * Has the pages read in that the window needs of its runs from the first one
  * on, and of as many as may be asked for at a time; returns which is the next.
  */
-int
+static int
 cb_window_prefetch_runs(CbScanOpaque so, int first, const CbCut *cut,
 						ScanDirection dir)
 {
@@ -280,4 +281,33 @@ cb_window_prefetch_runs(CbScanOpaque so, int first, const CbCut *cut,
 		cursors[i - first] = ranges->cursors[ranges->wanted[i]];
 	cb_run_prefetch(&so->kd, cursors, next - first, cut, dir);
 	return next;
+}
+
+/*
+ * Adds the runs that may have entries beyond the near cut.  When one is not in
+ * memory the others are asked for.
+ */
+void
+cb_window_open_range(CbScanOpaque so, CbMerge *merge, CbPlace *near,
+					 CbPlace *far)
+{
+	CbScanRanges *ranges = so->ranges;
+	ScanDirection dir = (ScanDirection) merge->step;
+	int			asked = 0;
+
+	for (int i = 0; so->in_range && i < ranges->nwanted; i++)
+	{
+		CbSource   *source = &merge->sources[merge->nsources++];
+		CbRunCursor *cursor = ranges->cursors[ranges->wanted[i]];
+		int64		nread = cb_window_count_reads();
+
+		source->kind = CB_SOURCE_SPILLED;
+		source->cursor = cursor;
+		source->cur = cb_run_seek(&so->kd, cursor, &near->cut, dir);
+		source->end = merge->step > 0 ? cursor->nentries : -1;
+		if (i >= asked && cb_window_count_reads() > nread)
+			asked = cb_window_prefetch_runs(so, i + 1, &near->cut, dir);
+		if (so->ahead.on)
+			cb_run_prefetch_next(&so->kd, cursor, &so->ahead.list->end, dir);
+	}
 }

@@ -346,6 +346,13 @@ extern bool cb_desc_may_ask(CbDesc *desc);
 extern void cb_desc_forget_database(Oid dboid);
 extern void cb_desc_forget_file(RelFileNode file);
 
+/* where an index's counters stood */
+typedef struct CbQuiet
+{
+	uint64		table_gen;		/* 0: never */
+	uint64		lone_gen;
+} CbQuiet;
+
 /*
  * Is the journal of an index without descriptor still as empty as this backend
  * last found it?  If not, whoever reads it to its head now, and finds it empty,

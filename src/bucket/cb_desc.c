@@ -46,6 +46,18 @@ typedef struct CbDescKey
 	uint32		number;
 } CbDescKey;
 
+/* What a backend remembers of an index here, as long as its CbRelCache. */
+typedef struct CbDescCache
+{
+	uint64		desc_gen;		/* when it looked for the descriptor, ... */
+	CbDesc	   *desc;			/* ... and what it found */
+	CbQuiet		quiet;			/* when the journal was empty and had no desc */
+	TimestampTz attach_at;		/* when it tried to attach, if in vain */
+} CbDescCache;
+
+StaticAssertDecl(sizeof(CbDescCache) <= CB_REL_UPPER_WORDS * sizeof(uint64),
+				 "CbDescCache has its place in CbRelCache");
+
 static HTAB *cb_desc_table = NULL;
 
 void
@@ -125,6 +137,12 @@ cb_desc_unlock(CbDesc *desc)
 
 /* ---------- finding ---------- */
 
+static inline CbDescCache *
+cb_desc_cache(Relation rel)
+{
+	return (CbDescCache *) cb_rel_cache(rel)->upper;
+}
+
 static CbDesc *
 cb_desc_look_up(const RelFileNode *file)
 {
@@ -136,14 +154,14 @@ cb_desc_look_up(const RelFileNode *file)
 CbDesc *
 cb_desc_find(Relation rel)
 {
-	CbRelCache *cache;
+	CbDescCache *cache;
 	uint64		gen;
 	CbDesc	   *desc;
 
 	if (cb_pool == NULL)
 		return NULL;
-	(void) cb_tree_build_id(rel);	/* cb_desc_is_current() must not read it */
-	cache = cb_rel_cache(rel);
+	(void) cb_rel_build_id(rel);	/* cb_desc_is_current() must not read it */
+	cache = cb_desc_cache(rel);
 	gen = cb_load_acquire(&cb_pool_gens_of(&rel->rd_node)->table_gen);
 	if (cache->desc_gen == gen)
 		return cache->desc;
@@ -164,7 +182,7 @@ cb_desc_find(Relation rel)
 bool
 cb_desc_is_quiet(Relation rel, CbQuiet *now)
 {
-	const CbQuiet *quiet = &cb_rel_cache(rel)->quiet;
+	const CbQuiet *quiet = &cb_desc_cache(rel)->quiet;
 	CbGens	   *gens;
 
 	now->table_gen = 0;
@@ -186,7 +204,7 @@ void
 cb_desc_note_quiet(Relation rel, const CbQuiet *seen)
 {
 	if (seen->table_gen != 0 && cb_desc_find(rel) == NULL)
-		cb_rel_cache(rel)->quiet = *seen;
+		cb_desc_cache(rel)->quiet = *seen;
 }
 
 bool
@@ -554,7 +572,7 @@ cb_desc_enter(CbDesc *desc, Relation rel, const uint8 *build_id, bool wait)
 static CbDesc *
 cb_desc_make(Relation rel, bool wait)
 {
-	const uint8 *build_id = cb_tree_build_id(rel);
+	const uint8 *build_id = cb_rel_build_id(rel);
 	CbDesc	   *desc;
 
 	if (wait)
@@ -744,7 +762,7 @@ cb_attach_is_possible(Relation rel)
 static bool
 cb_attach_is_time(Relation rel)
 {
-	CbRelCache *cache = cb_rel_cache(rel);
+	CbDescCache *cache = cb_desc_cache(rel);
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (cache->attach_at != 0 &&
@@ -776,7 +794,7 @@ cb_desc_attach(const CbKeyDesc *kd, bool wait)
 		attach.desc = desc;
 		attach.wait = wait;
 		attach.now = GetCurrentTimestamp();
-		cb_tree_read_meta(rel, NULL, &meta);
+		cb_rel_read_meta(rel, NULL, &meta);
 		attach.tail = meta.journal_tail;
 		attach.has_ranges = meta.range_root != 0;
 		cb_attach_find_fences(&attach, kd, meta.range_root);
@@ -785,7 +803,7 @@ cb_desc_attach(const CbKeyDesc *kd, bool wait)
 		cb_journal_visit_head(rel, &cb_attach_sink, &attach);
 		CB_TEST_POINT("attach-done");
 		if (desc->state == CB_DESC_ATTACHED)
-			cb_rel_cache(rel)->attach_at = 0;
+			cb_desc_cache(rel)->attach_at = 0;
 	}
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	return desc;

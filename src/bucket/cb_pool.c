@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/cb_base.h"
-#include "base/cb_hot.h"
 #include "bucket/cb_bucket.h"
+#include "bucket/cb_hot.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"

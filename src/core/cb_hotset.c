@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_hotset.c
- *	  Entries found by look-ups, and counts of the changes of leaves.
+ *	  Entries found by look-ups.
  *
  * A line's state: the low half is odd while somebody writes the line and grows
  * with each write, so it tells who reads whether all he read was of one time
@@ -14,25 +14,18 @@
  */
 #include "core/cb_hotset.h"
 
-#include <string.h>
+#include "core/cb_mix.h"
 
 #define CB_HOT_SEQ(state)		((uint32_t) (state))
 #define CB_HOT_FOUND(way)		(UINT64_C(1) << (32 + (way)))
 #define CB_HOT_HAND_SHIFT		40
 #define CB_HOT_HAND(state)		((int) ((state) >> CB_HOT_HAND_SHIFT))
 
-#define CB_HOT_CHANGES_MASK		((UINT64_C(1) << 48) - 1)
-
 void
-cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines,
-			   cb_atomic64 *counts, uint32_t ncounts)
+cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines)
 {
 	set->lines = lines;
 	set->nlines = nlines;
-	set->counts = counts;
-	set->ncounts = ncounts;
-	for (uint32_t i = 0; i < ncounts; i++)
-		cb_store_relaxed(&counts[i], 0);
 	for (uint32_t i = 0; i < nlines; i++)
 	{
 		cb_store_relaxed(&lines[i].state, 0);
@@ -41,57 +34,10 @@ cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines,
 	}
 }
 
-/* ---------- leaves ---------- */
-
-/* The finalizer of MurmurHash3 (Appleby, public domain). */
-static inline uint64_t
-cb_hotset_mix(uint64_t x)
-{
-	x ^= x >> 33;
-	x *= UINT64_C(0xff51afd7ed558ccd);
-	x ^= x >> 33;
-	x *= UINT64_C(0xc4ceb9fe1a85ec53);
-	return x ^ x >> 33;
-}
-
-/* A number below n. */
-static inline uint32_t
-cb_hotset_place(uint64_t x, uint32_t n)
-{
-	return (uint32_t) ((cb_hotset_mix(x) >> 32) * n >> 32);
-}
-
-static inline cb_atomic64 *
-cb_hotset_count(CbHotSet *set, uint64_t file, uint32_t block)
-{
-	return &set->counts[cb_hotset_place(cb_hotset_mix(file) + block, set->ncounts)];
-}
-
-uint64_t
-cb_hotset_changes(CbHotSet *set, uint64_t file, uint32_t block)
-{
-	return cb_load_acquire(cb_hotset_count(set, file, block)) &
-		CB_HOT_CHANGES_MASK;
-}
-
-void
-cb_hotset_note_change(CbHotSet *set, uint64_t file, uint32_t block)
-{
-	(void) cb_fetch_add(cb_hotset_count(set, file, block), 1);
-}
-
-bool
-cb_hotset_is_unchanged(CbHotSet *set, uint64_t file, const CbHotItem *item)
-{
-	return cb_hotset_changes(set, file, item->block) == item->changes;
-}
-
-/* ---------- entries ---------- */
-
 static inline CbHotLine *
 cb_hotset_line(CbHotSet *set, uint32_t owner, uint32_t hash)
 {
-	return &set->lines[cb_hotset_place((uint64_t) owner << 32 | hash, set->nlines)];
+	return &set->lines[cb_mix_place((uint64_t) owner << 32 | hash, set->nlines)];
 }
 
 /* What tells an entry from others of its line: owner and half of the hash. */

@@ -1,21 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * cb_hotset.h
- *	  Entries found by look-ups, by the hash of their key, and counts of the
- *	  changes of the leaves they were found in; tables of fixed size.
+ *	  Entries found by look-ups, by the hash of their key; a table of fixed
+ *	  size.
  *
  * An entry is put in by somebody who keeps others from changing its leaf
- * meanwhile, with the leaf's count of changes.  Whoever changes a leaf adds to
- * its count while he keeps others from reading it.  So an entry whose leaf has
- * the count still is as the leaf is, without a look at the leaf.
+ * meanwhile, with the leaf's count of changes (cb_changes.h).  Whoever changes a
+ * leaf adds to its count while he keeps others from reading it.  So an entry whose
+ * leaf has the count still is as the leaf is, without a look at the leaf.
  *
  * Invariants:
- *	a) Counts only grow.  Leaves share them: a change of one makes entries of
- *	   others look changed, and never the other way round.
- *	b) An entry is found as it was put in, or not at all: a line of entries is
+ *	a) An entry is found as it was put in, or not at all: a line of entries is
  *	   written by one at a time, and who reads one that is being written sees so
  *	   from its state, of which each writer makes another.
- *	c) Nothing is promised to be there.  Nobody waits: who finds a line taken
+ *	b) Nothing is promised to be there.  Nobody waits: who finds a line taken
  *	   does without.
  *
  * A line has the size of two of the CPU's.  Of its entries the one is replaced
@@ -51,20 +49,11 @@ typedef struct CbHotLine
 typedef struct CbHotSet
 {
 	uint32_t	nlines;
-	uint32_t	ncounts;
-	CbHotLine  *lines;			/* the caller's memory, as the next */
-	cb_atomic64 *counts;
+	CbHotLine  *lines;			/* the caller's memory */
 } CbHotSet;
 
 /* Nobody else may use the set yet. */
-extern void cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines,
-						   cb_atomic64 *counts, uint32_t ncounts);
-
-/* A leaf's count of changes.  file: any number that tells files apart. */
-extern uint64_t cb_hotset_changes(CbHotSet *set, uint64_t file, uint32_t block);
-
-/* The leaf is being changed; nobody reads it until that is done. */
-extern void cb_hotset_note_change(CbHotSet *set, uint64_t file, uint32_t block);
+extern void cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines);
 
 /*
  * Finds owner's entry of that hash.  Whether its leaf has changed since is for
@@ -72,10 +61,6 @@ extern void cb_hotset_note_change(CbHotSet *set, uint64_t file, uint32_t block);
  */
 extern bool cb_hotset_find(CbHotSet *set, uint32_t owner, uint32_t hash,
 						   CbHotItem *item);
-
-/* Has the leaf of an item that was found not changed since it was put in? */
-extern bool cb_hotset_is_unchanged(CbHotSet *set, uint64_t file,
-								   const CbHotItem *item);
 
 /* Puts an item in, in the place of its predecessor if there is one. */
 extern void cb_hotset_put(CbHotSet *set, const CbHotItem *item);

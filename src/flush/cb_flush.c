@@ -312,7 +312,7 @@ cb_flush_truncate_locked(Relation rel, CbDesc *desc, uint64 attach_id)
 	if (!cb_bucket_positions(desc, attach_id, &positions))
 		return;
 	CB_TEST_POINT("flush-truncate");
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 #ifndef CB_MUTATE_I7_FROM
 	if (meta.journal_tail < positions.from)
 		return;

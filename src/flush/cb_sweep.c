@@ -299,7 +299,7 @@ cb_sweep_all(CbSweep *sweep)
 		sweep->place = cb_desc_get_sweep_place(sweep->desc, sweep->attach_id);
 	do
 	{
-		cb_tree_read_meta(sweep->rel, NULL, &meta);
+		cb_rel_read_meta(sweep->rel, NULL, &meta);
 		end = Min(sweep->limit,
 				  CbPosMake(CbPosSeq(meta.journal_tail) + piece,
 							CB_JOURNAL_FIRST));

@@ -18,13 +18,14 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
-#include "base/cb_recent.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
+#include "rel/cb_recent.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/proc.h"
-#include "wal/cb_wal.h"
 
 /* entries of a batch that go to one page, as the bytes that it will hold */
 typedef struct CbAppendChunk
@@ -282,7 +283,7 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 	if (cache->journal_block != InvalidBlockNumber)
 	{
 		lane->seq = cache->journal_seq;
-		lane->last = hint ? cb_tree_read_buffer(rel, cache->journal_block) :
+		lane->last = hint ? cb_rel_read_buffer(rel, cache->journal_block) :
 			cb_append_walk(rel, cache->journal_block, &lane->seq);
 		if (BufferIsValid(lane->last))
 			return;
@@ -291,7 +292,7 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 	/* the tail may move on while we go to it, but not for ever */
 	for (int tries = 0; tries < 1000; tries++)
 	{
-		cb_tree_read_meta(rel, NULL, &meta);
+		cb_rel_read_meta(rel, NULL, &meta);
 		lane->seq = CbPosSeq(meta.journal_tail);
 		if (meta.journal_tail_block == InvalidBlockNumber)
 		{
@@ -437,7 +438,7 @@ cb_append_claim(CbAppend *append)
 {
 	if (!ConditionalLockBuffer(append->fresh))
 		return false;
-	if (cb_tree_page_is_free(BufferGetPage(append->fresh), append->tail))
+	if (cb_rel_page_is_free(BufferGetPage(append->fresh), append->tail))
 		return true;
 	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
 	return false;
@@ -535,9 +536,9 @@ cb_append_get_fresh(CbAppend *append)
 
 	cb_append_drop_fresh(append);
 	Assert(TransactionIdIsValid(MyProc->xmin) || TransactionIdIsValid(MyProc->xid));
-	append->fresh = cb_tree_alloc_page(append->rel);
+	append->fresh = cb_rel_alloc_page(append->rel);
 	LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
-	cb_tree_read_meta(append->rel, NULL, &meta);
+	cb_rel_read_meta(append->rel, NULL, &meta);
 	append->tail = meta.journal_tail;
 }
 
@@ -582,7 +583,7 @@ cb_journal_append(Relation rel, CbSortEntry *entries, int n,
 		CbMetaPageData meta;
 
 		/* the tail that we know may be an old one */
-		cb_tree_read_meta(rel, NULL, &meta);
+		cb_rel_read_meta(rel, NULL, &meta);
 		*length = cb_append_journal_length(rel);
 	}
 	return append.done;

@@ -368,7 +368,7 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
 		CbMetaPageData meta;
 		CbCopy	   *copy;
 
-		cb_tree_read_meta(kd->rel, snapshot, &meta);
+		cb_rel_read_meta(kd->rel, snapshot, &meta);
 		*copy_p = copy = cb_copy_find(kd->rel, &meta);
 		cb_copy_drop_below(copy, meta.journal_tail);
 		if (meta.journal_tail_block == InvalidBlockNumber)

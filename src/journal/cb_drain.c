@@ -17,8 +17,9 @@
 #include "base/cb_base.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
-#include "wal/cb_wal.h"
 
 /*
  * Read everything from the tail to the head as it is now, or to the limit,
@@ -30,7 +31,7 @@ cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 	CbMetaPageData meta;
 	CbReader	reader;
 
-	cb_tree_read_meta(kd->rel, NULL, &meta);
+	cb_rel_read_meta(kd->rel, NULL, &meta);
 	memset(batch, 0, sizeof(CbJournalBatch));
 	batch->from = batch->upto = meta.journal_tail;
 	batch->upto_block = meta.journal_tail_block;
@@ -109,7 +110,7 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 	cb_rel_cache(rel)->journal_tail = batch->upto;
 	CB_TEST_POINT("sweep-truncated");
 
-	cb_tree_free_pages(rel, batch->pages, batch->npages);
+	cb_rel_free_pages(rel, batch->pages, batch->npages);
 }
 
 /* The right link of a journal page that lies between tail and head. */
@@ -146,7 +147,7 @@ cb_journal_truncate_to(Relation rel, CbPos pos)
 	CbJournalBatch batch = {0};
 	uint64		seq;
 
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	if (pos <= meta.journal_tail ||
 		meta.journal_tail_block == InvalidBlockNumber)
 		return false;

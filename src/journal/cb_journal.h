@@ -14,7 +14,8 @@
 #ifndef CB_JOURNAL_H
 #define CB_JOURNAL_H
 
-#include "tree/cb_tree.h"
+#include "rel/cb_key.h"
+#include "rel/cb_rel.h"
 
 /*
  * One immutable sorted part of a backend's private copy.  Kept alive by the

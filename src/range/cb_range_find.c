@@ -18,9 +18,10 @@
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
+#include "rel/cb_alloc.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 static void
 cb_range_report_corrupt(Relation rel, BlockNumber blkno)
@@ -37,7 +38,7 @@ cb_range_root(Relation rel)
 {
 	CbMetaPageData meta;
 
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	return meta.range_root;
 }
 
@@ -45,7 +46,7 @@ cb_range_root(Relation rel)
 static Buffer
 cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 {
-	Buffer		buf = cb_tree_read_buffer(rel, root);
+	Buffer		buf = cb_rel_read_buffer(rel, root);
 	Page		page = BufferGetPage(buf);
 
 	LockBuffer(buf, lockmode);
@@ -65,7 +66,7 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 
 	if (blkno == InvalidBlockNumber)
 		cb_range_report_corrupt(rel, blkno);
-	buf = cb_tree_read_buffer(rel, blkno);
+	buf = cb_rel_read_buffer(rel, blkno);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
@@ -262,8 +263,8 @@ cb_range_create(Relation rel)
 	PGAlignedBlock images[CB_RANGE_PAGES];
 	BlockNumber root;
 
-	bufs[1] = cb_tree_alloc_page(rel);
-	bufs[2] = cb_tree_alloc_page(rel);
+	bufs[1] = cb_rel_alloc_page(rel);
+	bufs[2] = cb_rel_alloc_page(rel);
 	root = BufferGetBlockNumber(bufs[1]);
 	cb_range_init_first((Page) images[1].data, (Page) images[2].data,
 						BufferGetBlockNumber(bufs[2]));
@@ -273,8 +274,8 @@ cb_range_create(Relation rel)
 	{
 		root = CbPageGetMeta(BufferGetPage(bufs[0]))->range_root;
 		UnlockReleaseBuffer(bufs[0]);
-		cb_tree_return_page(rel, bufs[2]);
-		cb_tree_return_page(rel, bufs[1]);
+		cb_rel_return_page(rel, bufs[2]);
+		cb_rel_return_page(rel, bufs[1]);
 		return root;
 	}
 	memcpy(images[0].data, BufferGetPage(bufs[0]), BLCKSZ);
@@ -412,7 +413,7 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 	if (anew)
 		cb_range_make_router(kd, root, (Page) images[2].data);
 	CB_TEST_POINT("range-split-planned");
-	bufs[1] = cb_tree_alloc_page(rel);
+	bufs[1] = cb_rel_alloc_page(rel);
 	right = BufferGetBlockNumber(bufs[1]);
 	bufs[0] = cb_range_find(kd, root, &cut, ForwardScanDirection,
 							BUFFER_LOCK_EXCLUSIVE, InvalidBlockNumber, NULL);
@@ -420,7 +421,7 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 	if (!cb_range_can_split(kd, left, separator))
 	{
 		UnlockReleaseBuffer(bufs[0]);
-		cb_tree_return_page(rel, bufs[1]);
+		cb_rel_return_page(rel, bufs[1]);
 		return false;
 	}
 	cb_range_make_left((Page) images[0].data, left, separator, right);

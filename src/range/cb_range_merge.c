@@ -17,14 +17,15 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
-#include "base/cb_ring.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
+#include "rel/cb_alloc.h"
+#include "rel/cb_ring.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 /* ---------- looking at a range ---------- */
 
@@ -512,7 +513,7 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)
 		UnlockReleaseBuffer(bufs[i]);
-	cb_tree_free_pages(rel, pages, item.npages);
+	cb_rel_free_pages(rel, pages, item.npages);
 	return true;
 }
 

@@ -49,7 +49,7 @@ cb_range_seen_slot(const CbRangeMoment *now)
 static bool
 cb_range_seen_is_same(const CbRangeSeen *seen, Relation rel, Snapshot snapshot)
 {
-	Buffer		buf = cb_tree_read_buffer(rel, seen->blkno);
+	Buffer		buf = cb_rel_read_buffer(rel, seen->blkno);
 	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
 
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT

@@ -75,7 +75,7 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 
 	if (blkno == InvalidBlockNumber)
 		cb_run_report_corrupt(rel, blkno);
-	buf = cb_tree_read_buffer(rel, blkno);
+	buf = cb_rel_read_buffer(rel, blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (watch != NULL && cb_run_is_lost(rel, watch, BufferGetPage(buf)))
 	{

@@ -16,8 +16,9 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
-#include "wal/cb_wal.h"
+#include "rel/cb_alloc.h"
 
 /* entries of a data page, to begin with, and tries to find how many fit */
 #define CB_RUN_GUESS	500
@@ -202,7 +203,7 @@ cb_run_take_pages(CbRunWriter *writer)
 	item->npages = writer->ndata + item->nfilters + 1;
 	item->nentries = writer->n;
 	for (int i = 0; i < item->npages; i++)
-		writer->bufs[i] = cb_tree_alloc_page(writer->kd->rel);
+		writer->bufs[i] = cb_rel_alloc_page(writer->kd->rel);
 	for (int i = 0; i < item->nfilters; i++)
 		item->filters[i] = BufferGetBlockNumber(writer->bufs[writer->ndata + i]);
 	item->root = BufferGetBlockNumber(writer->bufs[item->npages - 1]);
@@ -301,7 +302,7 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 		if (done)
 			UnlockReleaseBuffer(writer->bufs[i]);
 		else
-			cb_tree_return_page(rel, writer->bufs[i]);
+			cb_rel_return_page(rel, writer->bufs[i]);
 	}
 	return done ? writer->places[writer->n] : 0;
 }

@@ -116,9 +116,9 @@ cb_flush_fn_sweep(Relation rel)
 	cb_owner_begin(rel, &mark);
 
 	cb_stage_publish_index(rel);
-	cb_tree_read_meta(rel, NULL, &before);
+	cb_rel_read_meta(rel, NULL, &before);
 	merged = cb_flush_fn_drain(rel);
-	cb_tree_read_meta(rel, NULL, &after);
+	cb_rel_read_meta(rel, NULL, &after);
 
 	cb_owner_end(&mark);
 

@@ -11,7 +11,7 @@
 #include "am/cb_am.h"
 #include "catalog/pg_am_d.h"
 #include "fmgr.h"
-#include "tree/cb_key.h"
+#include "rel/cb_key.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_comparison_is_total);

@@ -53,6 +53,7 @@
 #include "fmgr.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
+#include "page/cb_leaf.h"
 #include "page/cb_range_page.h"
 #include "sqlfn/cb_verify.h"
 #include "utils/acl.h"

@@ -10,8 +10,8 @@
 #ifndef CB_VERIFY_H
 #define CB_VERIFY_H
 
+#include "rel/cb_key.h"
 #include "storage/bufmgr.h"
-#include "tree/cb_key.h"
 #include "utils/tuplesort.h"
 
 /* the downlinks of one level, left to right */

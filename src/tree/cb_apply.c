@@ -21,14 +21,14 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
-#include "base/cb_ring.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
+#include "rel/cb_ring.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
-#include "wal/cb_wal.h"
 
 /*
  * Put n tuples into a page that has the room, and log it.  info is
@@ -49,11 +49,11 @@ cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 
 	START_CRIT_SECTION();
 	cb_page_insert_batch(page, n, offsets, tuples, len);
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	for (int i = 0; i < nchildren; i++)
 	{
 		cb_page_clear_incomplete(BufferGetPage(child_bufs[i]));
-		cb_hot_mark_dirty(child_bufs[i]);
+		cb_rel_mark_dirty(child_bufs[i]);
 	}
 	if (wal)
 	{

@@ -33,11 +33,11 @@
 #include "base/cb_waiter.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/standby.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 /*
  * Table pages asked for each of the two reasons: for each new entry and besides;
@@ -518,7 +518,7 @@ cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
 #ifdef CB_MUTATE_A11_CHURN
 	CbPageGetOpaque(page)->cycleid = 0;
 #endif
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
 		xl_cb_leaf_delete xlrec;

@@ -20,9 +20,9 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "base/cb_ring.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
+#include "rel/cb_ring.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"

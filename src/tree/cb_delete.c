@@ -36,7 +36,9 @@
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
+#include "page/cb_wal.h"
 #include "pgstat.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/ipc.h"
@@ -45,7 +47,6 @@
 #include "tree/cb_tree.h"
 #include "utils/backend_progress.h"
 #include "utils/rel.h"
-#include "wal/cb_wal.h"
 
 typedef struct CbDeleteState
 {
@@ -97,7 +98,7 @@ cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
 				   dead->noffsets);
 	CbPageGetOpaque(page)->cycleid = 0;
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
 		xl_cb_vacuum_leaf xlrec;
@@ -365,7 +366,7 @@ cb_delete_map_page(Relation rel, Buffer buf, CbPos tail,
 				   IndexBulkDeleteResult *stats)
 {
 	Page		page = BufferGetPage(buf);
-	bool		is_free = cb_tree_page_is_free(page, tail);
+	bool		is_free = cb_rel_page_is_free(page, tail);
 
 	if (is_free || CbPageIsGone(page))
 		stats->pages_deleted++;
@@ -462,7 +463,7 @@ cb_delete_finish_map(Relation rel, const IndexBulkDeleteResult *stats)
 	BlockNumber missing = stats->pages_deleted - stats->pages_free;
 
 	IndexFreeSpaceMapVacuum(rel);
-	cb_tree_note_map(rel, missing <= stats->num_pages / 20);
+	cb_rel_note_map(rel, missing <= stats->num_pages / 20);
 }
 
 /*
@@ -489,7 +490,7 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	stats->pages_deleted = 0;
 	stats->pages_free = 0;
 
-	cb_tree_read_meta(info->index, NULL, &meta);
+	cb_rel_read_meta(info->index, NULL, &meta);
 	state.tail = meta.journal_tail;
 	state.unlinker = cb_tree_unlink_begin(info->index, stats);
 
@@ -518,13 +519,13 @@ cb_tree_complete_map(IndexVacuumInfo *info)
 	IndexBulkDeleteResult *stats;
 	CbMetaPageData meta;
 
-	if (cb_tree_map_is_complete(rel))
+	if (cb_rel_map_is_complete(rel))
 		return NULL;
 	stats = palloc0(sizeof(IndexBulkDeleteResult));
 	stats->estimated_count = true;
 	stats->num_index_tuples = info->num_heap_tuples;
 	stats->num_pages = cb_delete_count_blocks(rel);
-	cb_tree_read_meta(rel, NULL, &meta);
+	cb_rel_read_meta(rel, NULL, &meta);
 	for (BlockNumber blkno = CB_METAPAGE_BLKNO + 1; blkno < stats->num_pages;
 		 blkno++)
 	{

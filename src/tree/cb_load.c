@@ -19,6 +19,7 @@
 #include "access/xloginsert.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "rel/cb_alloc.h"
 #include "storage/buffile.h"
 #include "storage/smgr.h"
 #include "tree/cb_tree.h"
@@ -523,7 +524,7 @@ cb_load_finish(CbLoader *loader)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	cb_page_init_meta((Page) meta.data, build_id, loader->blkno, loader->level);
-	CbPageGetMeta((Page) meta.data)->map_incarnation = cb_tree_incarnation();
+	CbPageGetMeta((Page) meta.data)->map_incarnation = cb_rel_incarnation();
 	cb_load_write(loader, CB_METAPAGE_BLKNO, (Page) meta.data, false);
 
 	/* the pages went past the buffer manager, so checkpoints don't know them */

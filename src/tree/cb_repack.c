@@ -18,10 +18,10 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
-#include "wal/cb_wal.h"
 
 /*
  * A leaf of n entries that would have less room left is split: next time soon
@@ -207,7 +207,7 @@ cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 	CB_TEST_POINT("repack-before");
 	START_CRIT_SECTION();
 	memcpy(page, image.data, BLCKSZ);
-	cb_hot_mark_dirty(buf);
+	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 		cb_repack_log(buf, repack);
 	END_CRIT_SECTION();

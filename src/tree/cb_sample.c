@@ -114,7 +114,7 @@ cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
 	CbMetaPageData meta;
 	BlockNumber blkno;
 
-	cb_tree_read_meta(kd->rel, NULL, &meta);
+	cb_rel_read_meta(kd->rel, NULL, &meta);
 	blkno = meta.root;
 	for (int level = meta.root_level; level > 0; level--)
 	{

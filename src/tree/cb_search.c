@@ -21,15 +21,11 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "base/cb_recent.h"
-#include "base/cb_ring.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/buf_internals.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
 #include "tree/cb_tree.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 /* a descent starts again this often, each time after a split was finished */
@@ -37,121 +33,6 @@
 
 /* a copy of the root from which more moves to the right are needed is made anew */
 #define CB_ROOT_MOVES 2
-
-/* The hints about an index that this backend keeps; never NULL. */
-CbRelCache *
-cb_rel_cache(Relation rel)
-{
-	if (rel->rd_amcache == NULL)
-	{
-		CbRelCache *cache = MemoryContextAllocZero(rel->rd_indexcxt,
-												   sizeof(CbRelCache));
-
-		cache->root = InvalidBlockNumber;
-		cache->journal_block = InvalidBlockNumber;
-		rel->rd_amcache = cache;
-	}
-	return rel->rd_amcache;
-}
-
-/* Forget the hints: the index's file is being made anew. */
-void
-cb_rel_forget(Relation rel)
-{
-	if (rel->rd_amcache)
-		pfree(rel->rd_amcache);
-	rel->rd_amcache = NULL;
-}
-
-/*
- * Copy the metapage.  snapshot: test it against old_snapshot_threshold, as a
- * truncation moves the metapage's LSN (A16); NULL: don't.
- */
-void
-cb_tree_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
-{
-	Buffer		buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
-	Page		page = BufferGetPage(buf);
-	CbRelCache *cache;
-
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-#ifndef CB_MUTATE_A16_OLDSNAPSHOT
-	if (snapshot)
-		TestForOldSnapshot(snapshot, rel, page);
-#endif
-	*meta = *cb_page_check_meta(rel, page);
-	UnlockReleaseBuffer(buf);
-
-	/* made anew, and nobody told us: what is known is of other pages */
-	cache = cb_rel_cache(rel);
-	if (cache->build_known &&
-		memcmp(cache->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0)
-	{
-		cb_rel_forget(rel);
-		cache = cb_rel_cache(rel);
-	}
-	cache->root = meta->root;
-	cache->root_level = meta->root_level;
-	cache->journal_tail = meta->journal_tail;
-	cache->range_root = meta->range_root;
-	memcpy(cache->build_id, meta->build_id, CB_BUILD_ID_LEN);
-	cache->build_known = true;
-}
-
-/*
- * The index's build id, as this backend knows it: CB_BUILD_ID_LEN bytes, to be used
- * at once.  It is right if the metapage has been read since the caller got a lock
- * that conflicts with builds by others, as this backend's own builds forget it.
- * Otherwise it may be that of an earlier build (src/README, Staging).
- */
-const uint8 *
-cb_tree_build_id(Relation rel)
-{
-	CbMetaPageData meta;
-
-	if (!cb_rel_cache(rel)->build_known)
-		cb_tree_read_meta(rel, NULL, &meta);
-	return cb_rel_cache(rel)->build_id;
-}
-
-/*
- * Would a look-up leave the buffer as it is?  The other way to pin it does not
- * count as a use, so that one that is used so alone would be evicted first.
- */
-static inline bool
-cb_search_is_used(Buffer buf)
-{
-	return BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(&GetBufferDescriptor(buf - 1)->state)) ==
-		BM_MAX_USAGE_COUNT;
-}
-
-/* Header and special area are looked at first: wait for both at once. */
-static pg_attribute_always_inline void
-cb_search_prefetch_ends(const char *page)
-{
-	__builtin_prefetch(page);
-	__builtin_prefetch(page + BLCKSZ - sizeof(CbPageOpaqueData));
-}
-
-/* Pins a page as ReadBuffer() does: where it was lately, or wherever it is. */
-Buffer
-cb_tree_read_buffer(Relation rel, BlockNumber blkno)
-{
-	Buffer		buf = cb_recent_find(rel, blkno);
-
-	if (BufferIsValid(buf))
-		cb_search_prefetch_ends(BufferGetBlock(buf));
-	if (BufferIsValid(buf) && cb_search_is_used(buf) &&
-		ReadRecentBuffer(rel->rd_node, MAIN_FORKNUM, blkno, buf))
-	{
-		pgstat_count_buffer_read(rel);
-		pgstat_count_buffer_hit(rel);
-		return buf;
-	}
-	buf = cb_ring_read(rel, blkno);
-	cb_recent_note(rel, blkno, buf);
-	return buf;
-}
 
 static void
 cb_search_report_level(Relation rel, BlockNumber blkno, int level)
@@ -203,7 +84,7 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 
 	Assert(BufferIsLocal(buf) ||
 		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
-	cb_search_prefetch_ends(page);
+	cb_rel_prefetch_ends(page);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
 	if ((!CbPageIsTree(page) && !CbPageIsGone(page)) ||
@@ -238,11 +119,11 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 
 		if (root == InvalidBlockNumber)
 		{
-			cb_tree_read_meta(rel, NULL, &meta);
+			cb_rel_read_meta(rel, NULL, &meta);
 			root = meta.root;
 			root_level = meta.root_level;
 		}
-		buf = cb_tree_read_buffer(rel, root);
+		buf = cb_rel_read_buffer(rel, root);
 		page = cb_search_lock(rel, buf,
 							  root_level == 0 ? leaf_lockmode : lockmode,
 							  root_level, snapshot);
@@ -351,7 +232,7 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		if (++moves % CB_CHECK_MOVES == 0 &&
 			moves > RelationGetNumberOfBlocks(kd->rel))
 			cb_search_report_level(kd->rel, next, level);
-		buf = cb_tree_read_buffer(kd->rel, next);
+		buf = cb_rel_read_buffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
 #ifndef CB_MUTATE_I9_ROOTCOPY
@@ -383,7 +264,7 @@ cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	UnlockReleaseBuffer(buf);
 	CHECK_FOR_INTERRUPTS();
 	CB_TEST_POINT("step-down");
-	return cb_tree_read_buffer(kd->rel, child);
+	return cb_rel_read_buffer(kd->rel, child);
 }
 
 static void
@@ -426,8 +307,8 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	off = cb_tree_search_page(kd, cut, root, dir);
 	if (descent->want_low && off > CbPageFirstItem(root))
 		cb_search_set_low(descent, CbPageGetTuple(root, off));
-	return cb_tree_read_buffer(kd->rel,
-							   BTreeTupleGetDownLink(CbPageGetTuple(root, off)));
+	return cb_rel_read_buffer(kd->rel,
+							  BTreeTupleGetDownLink(CbPageGetTuple(root, off)));
 }
 
 /*
@@ -489,7 +370,7 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 Buffer
 cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
-	Buffer		buf = cb_tree_read_buffer(rel, hint->blkno);
+	Buffer		buf = cb_rel_read_buffer(rel, hint->blkno);
 
 	for (;;)
 	{
@@ -503,57 +384,11 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 			cb_search_report_level(rel, BufferGetBlockNumber(buf), 0);
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
-		buf = cb_tree_read_buffer(rel, next);
+		buf = cb_rel_read_buffer(rel, next);
 	}
 }
 
 /* ---------- many cuts at once ---------- */
-
-/* Is the page in the buffer, as far as can be seen without a lock? */
-static inline bool
-cb_search_is_in(Relation rel, BlockNumber blkno, Buffer buf)
-{
-	const BufferTag *tag = &GetBufferDescriptor(buf - 1)->tag;
-
-	return tag->blockNum == blkno && tag->forkNum == MAIN_FORKNUM &&
-		RelFileNodeEquals(tag->rnode, rel->rd_node);
-}
-
-/*
- * Has the pages that the hints name read in, where they are not in memory, and
- * sets where they are.  What is waited for is asked for beforehand: the slots,
- * then the buffers' descriptors and the pages' headers.
- */
-void
-cb_tree_prefetch(Relation rel, CbLeafHint *hints, int n)
-{
-	for (int i = 0; i < n; i++)
-		cb_recent_prefetch(rel, hints[i].blkno);
-	for (int i = 0; i < n; i++)
-	{
-		Buffer		buf = hints[i].buf = cb_recent_find(rel, hints[i].blkno);
-
-		if (!BufferIsValid(buf))
-			continue;
-		__builtin_prefetch(GetBufferDescriptor(buf - 1), 1);
-		__builtin_prefetch(BufferGetBlock(buf));
-	}
-	for (int i = 0; i < n; i++)
-	{
-		BlockNumber blkno = hints[i].blkno;
-		Buffer		buf = hints[i].buf;
-
-		if (BufferIsValid(buf) && cb_search_is_in(rel, blkno, buf))
-			continue;
-		buf = PrefetchBuffer(rel, MAIN_FORKNUM, blkno).recent_buffer;
-		hints[i].buf = buf;
-		if (BufferIsValid(buf))
-		{
-			cb_recent_note(rel, blkno, buf);
-			__builtin_prefetch(BufferGetBlock(buf));
-		}
-	}
-}
 
 /*
  * Sets the hints that name the same page as the first of them, as far as the
@@ -620,14 +455,14 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 			if (!BufferIsValid(buf))
 			{
 				CHECK_FOR_INTERRUPTS();
-				buf = cb_tree_read_buffer(kd->rel, hints[i].blkno);
+				buf = cb_rel_read_buffer(kd->rel, hints[i].blkno);
 				cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
 			}
 			i += cb_search_find_children(kd, &own_cut, &key, values + i, n - i,
 										 buf, snapshot, hints + i);
 			buf = InvalidBuffer;
 		}
-		cb_tree_prefetch(kd->rel, hints, n);
+		cb_rel_prefetch(kd->rel, hints, n);
 	}
 }
 

@@ -30,9 +30,10 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 /* room that each leaf keeps, or that one has that is worth filling up */
 #define CB_SHARE_RESERVE	(CB_PAGE_ROOM / 16)
@@ -309,11 +310,11 @@ cb_share_apply(const CbShare *share)
 	for (int i = 0; i < share->nparts; i++)
 	{
 		memcpy(BufferGetPage(share->bufs[i]), share->images[i].data, BLCKSZ);
-		cb_hot_mark_dirty(share->bufs[i]);
+		cb_rel_mark_dirty(share->bufs[i]);
 	}
 	cb_share_set_downlink(BufferGetPage(share->parent), share->off,
 						  share->downlink);
-	cb_hot_mark_dirty(share->parent);
+	cb_rel_mark_dirty(share->parent);
 	if (wal)
 		cb_share_log(share);
 	END_CRIT_SECTION();
@@ -333,7 +334,7 @@ cb_share_try(CbShare *share, IndexTuple *items)
 	cb_tree_check_still_locked(rel, share->bufs[1]);
 	cb_tree_check_still_locked(rel, share->parent);
 	if (share->nparts == 3)
-		share->bufs[2] = cb_tree_alloc_page(rel);
+		share->bufs[2] = cb_rel_alloc_page(rel);
 	cb_share_apply(share);
 	for (int i = 1; i < share->nparts; i++)
 		cb_heat_inherit(rel, BufferGetBlockNumber(share->bufs[i]),

@@ -29,9 +29,10 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 #define CB_MAX_PARTS	(CB_MAX_SPLIT_PAGES + 1)
 
@@ -478,7 +479,7 @@ cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
 {
 	Relation	rel = kd->rel;
 	int			level = CbPageGetOpaque(BufferGetPage(missing->bufs[0]))->level + 1;
-	Buffer		root_buf = cb_tree_alloc_page(rel);
+	Buffer		root_buf = cb_rel_alloc_page(rel);
 	Buffer		meta_buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	PGAlignedBlock image;
 	int			n = cb_split_build_root((Page) image.data, level, missing);
@@ -491,14 +492,14 @@ cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
 	CB_TEST_POINT("newroot");
 	START_CRIT_SECTION();
 	memcpy(BufferGetPage(root_buf), image.data, BLCKSZ);
-	cb_hot_mark_dirty(root_buf);
+	cb_rel_mark_dirty(root_buf);
 	cb_split_set_root(BufferGetPage(meta_buf), BufferGetBlockNumber(root_buf),
 					  level);
-	cb_hot_mark_dirty(meta_buf);
+	cb_rel_mark_dirty(meta_buf);
 	for (int i = 0; i < n; i++)
 	{
 		cb_split_demote_root(BufferGetPage(missing->bufs[i]));
-		cb_hot_mark_dirty(missing->bufs[i]);
+		cb_rel_mark_dirty(missing->bufs[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_split_log_newroot(root_buf, meta_buf, missing->bufs, n, level);
@@ -734,12 +735,12 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 	for (int i = 0; i < nparts; i++)
 	{
 		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
-		cb_hot_mark_dirty(bufs[i]);
+		cb_rel_mark_dirty(bufs[i]);
 	}
 	for (int i = 0; i < nchildren; i++)
 	{
 		cb_page_clear_incomplete(BufferGetPage(child_bufs[i]));
-		cb_hot_mark_dirty(child_bufs[i]);
+		cb_rel_mark_dirty(child_bufs[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_split_log(bufs, nparts, level, child_bufs, nchildren);
@@ -807,7 +808,7 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 
 	bufs[0] = buf;
 	for (int i = 1; i < plan.nparts; i++)
-		bufs[i] = cb_tree_alloc_page(kd->rel);
+		bufs[i] = cb_rel_alloc_page(kd->rel);
 	cycleid = _bt_vacuum_cycleid(kd->rel);
 #ifdef CB_MUTATE_A11_CYCLEID
 	cycleid = 0;
@@ -953,7 +954,7 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 		return false;
 	cb_tree_check_still_locked(kd->rel, buf);
 
-	bufs[1] = cb_tree_alloc_page(kd->rel);
+	bufs[1] = cb_rel_alloc_page(kd->rel);
 	CbPageGetOpaque(left)->next = BufferGetBlockNumber(bufs[1]);
 	CbPageGetOpaque(left)->flags |= CBP_INCOMPLETE_SPLIT;
 	CbPageGetOpaque(right)->flags &= ~CBP_ROOT;

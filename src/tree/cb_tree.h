@@ -12,11 +12,11 @@
 #define CB_TREE_H
 
 #include "access/genam.h"
-#include "base/cb_hot.h"
-#include "storage/bufmgr.h"
 #include "page/cb_leaf.h"
-#include "tree/cb_key.h"
-#include "utils/snapshot.h"
+#include "rel/cb_change.h"
+#include "rel/cb_key.h"
+#include "rel/cb_rel.h"
+#include "storage/bufmgr.h"
 
 /* a tree page is split into this many new pages at most, in one record */
 #define CB_MAX_SPLIT_PAGES	8
@@ -56,44 +56,6 @@ typedef struct CbDescent
 	PGAlignedBlock parent;
 } CbDescent;
 
-/* a leaf that is known by its block; buf: where it was then, if in memory */
-typedef struct CbLeafHint
-{
-	BlockNumber blkno;
-	Buffer		buf;			/* not pinned */
-} CbLeafHint;
-
-/* the bucket layer's: where its counters stood, see cb_desc_is_quiet() */
-typedef struct CbQuiet
-{
-	uint64		table_gen;		/* 0: never */
-	uint64		lone_gen;
-} CbQuiet;
-
-/*
- * What a backend remembers of an index in rd_amcache.  All of it are hints, but
- * the build id (cb_tree_build_id): pages are checked under their lock before they
- * are believed.  Dropped with the relcache entry's contents, and by
- * cb_rel_forget() when the file is made, or found to have been made, anew.
- */
-typedef struct CbRelCache
-{
-	BlockNumber root;			/* Invalid: unknown */
-	uint32		root_level;
-	BlockNumber journal_block;	/* last journal page seen; Invalid: unknown */
-	uint64		journal_seq;
-	CbPos		journal_tail;	/* a tail that was seen; it only grows */
-	bool		build_known;	/* are build_id and range_root set? */
-	uint8		build_id[CB_BUILD_ID_LEN];
-	BlockNumber range_root;		/* 0: there was none */
-	uint64		desc_gen;		/* the bucket layer's: when it looked, ... */
-	struct CbDesc *desc;		/* ... and what it found */
-	CbQuiet		quiet;			/* when the journal was empty and had no desc */
-	int64		attach_at;		/* when it tried to attach, if in vain */
-	uint64		total_generation;	/* cb_key_total.c's, of ... */
-	bool		total;			/* ... cb_key_is_total() */
-} CbRelCache;
-
 /* what an apply did, for the statistics */
 typedef struct CbApplyStats
 {
@@ -117,12 +79,6 @@ typedef struct CbLeafBatch
 } CbLeafBatch;
 
 /* cb_search.c */
-extern CbRelCache *cb_rel_cache(Relation rel);
-extern void cb_rel_forget(Relation rel);
-extern void cb_tree_read_meta(Relation rel, Snapshot snapshot,
-							  CbMetaPageData *meta);
-extern const uint8 *cb_tree_build_id(Relation rel);
-extern Buffer cb_tree_read_buffer(Relation rel, BlockNumber blkno);
 extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
 							  ScanDirection dir, Snapshot snapshot,
 							  CbDescent *descent);
@@ -134,7 +90,6 @@ extern Buffer cb_tree_read_leaf(Relation rel, const CbLeafHint *hint,
 extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 								const Datum *values, int n, Snapshot snapshot,
 								CbLeafHint *hints);
-extern void cb_tree_prefetch(Relation rel, CbLeafHint *hints, int n);
 extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
 extern void cb_tree_report_damaged(Relation rel, Page page) pg_attribute_noreturn();
@@ -170,16 +125,6 @@ typedef struct CbAhead
 extern void cb_tree_ahead_begin(const CbKeyDesc *kd, CbAhead *ahead,
 								IndexTuple from);
 extern void cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead);
-
-/* cb_alloc.c */
-extern Buffer cb_tree_alloc_page(Relation rel);
-extern void cb_tree_return_page(Relation rel, Buffer buf);
-extern void cb_tree_free_pages(Relation rel, BlockNumber *pages, int n);
-extern uint32 cb_tree_incarnation(void);
-extern bool cb_tree_map_is_complete(Relation rel);
-extern void cb_tree_note_map(Relation rel, bool complete);
-extern bool cb_tree_page_is_free(Page page, CbPos tail);
-extern void cb_redo_reuse_page(XLogReaderState *record);
 
 /* cb_apply.c */
 extern int	cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,

@@ -53,6 +53,8 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -60,7 +62,6 @@
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 /* times that a leaf is tried whose neighbours are found to have changed */
 #define CB_UNLINK_TRIES		3
@@ -429,17 +430,17 @@ cb_unlink_pages(Relation rel, CbUnlinkPages *pages, Page merged)
 	if (xlrec.merged)
 	{
 		memcpy(BufferGetPage(pages->right), merged, BLCKSZ);
-		cb_hot_mark_dirty(pages->right);
+		cb_rel_mark_dirty(pages->right);
 	}
 	cb_page_drop_downlink(BufferGetPage(pages->parent), pages->offset);
-	cb_hot_mark_dirty(pages->parent);
+	cb_rel_mark_dirty(pages->parent);
 	for (int i = 0; i < pages->npages; i++)
 	{
 		CbPageGetOpaque(BufferGetPage(pages->left[i]))->next = xlrec.next[i];
-		cb_hot_mark_dirty(pages->left[i]);
+		cb_rel_mark_dirty(pages->left[i]);
 		cb_page_init_deleted(BufferGetPage(pages->page[i]), i, xlrec.next[i],
 							 xlrec.safexid);
-		cb_hot_mark_dirty(pages->page[i]);
+		cb_rel_mark_dirty(pages->page[i]);
 	}
 	if (RelationNeedsWAL(rel))
 		cb_unlink_log(pages, &xlrec);
@@ -679,7 +680,7 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 
 	/* it is not free yet; but where nothing dies VACUUM would not look for it */
 	if (result == CB_UNLINK_DONE)
-		cb_tree_free_pages(unlinker->rel, &leaf, 1);
+		cb_rel_free_pages(unlinker->rel, &leaf, 1);
 	return result == CB_UNLINK_DONE;
 }
 
@@ -714,7 +715,7 @@ cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail)
 		Buffer		buf = ReadBuffer(rel, unlinker->remembered[i]);
 
 		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		if (cb_tree_page_is_free(BufferGetPage(buf), tail))
+		if (cb_rel_page_is_free(BufferGetPage(buf), tail))
 		{
 			RecordFreeIndexPage(rel, unlinker->remembered[i]);
 			unlinker->stats->pages_free++;

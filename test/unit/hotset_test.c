@@ -3,6 +3,7 @@
  */
 #include <pthread.h>
 
+#include "core/cb_changes.h"
 #include "core/cb_hotset.h"
 #include "unit.h"
 
@@ -13,19 +14,21 @@
 
 static CbHotSet set;
 static CbHotLine lines[NLINES];
+static CbChanges changes;
 static cb_atomic64 counts[NCOUNTS];
 static pthread_barrier_t barrier;
 
 static void
 begin(uint32_t nlines)
 {
-	cb_hotset_init(&set, lines, nlines, counts, NCOUNTS);
+	cb_hotset_init(&set, lines, nlines);
+	cb_changes_init(&changes, counts, NCOUNTS);
 }
 
 static void
 put(uint32_t owner, uint32_t hash, uint32_t block, uint64_t data)
 {
-	CbHotItem	item = {owner, hash, block, cb_hotset_changes(&set, 1, block), {data, ~data, data}};
+	CbHotItem	item = {owner, hash, block, cb_changes_count(&changes, 1, block), {data, ~data, data}};
 
 	cb_hotset_put(&set, &item);
 }
@@ -37,7 +40,7 @@ get(uint32_t owner, uint32_t hash)
 	CbHotItem	item;
 
 	if (!cb_hotset_find(&set, owner, hash, &item) ||
-		!cb_hotset_is_unchanged(&set, 1, &item))
+		cb_changes_count(&changes, 1, item.block) != item.changes)
 		return 0;
 	CHECK(item.owner == owner && item.hash == hash);
 	CHECK(item.data[1] == ~item.data[0] && item.data[2] == item.data[0]);
@@ -68,7 +71,7 @@ test_changes(void)
 {
 	begin(NLINES);
 	put(1, 7, 3, 70);
-	cb_hotset_note_change(&set, 1, 3);
+	cb_changes_note(&changes, 1, 3);
 	CHECK(get(1, 7) == 0);
 	put(1, 7, 3, 71);
 	CHECK(get(1, 7) == 71);
@@ -78,7 +81,7 @@ test_changes(void)
 		cb_store_relaxed(&counts[i], UINT64_C(0xffffffff));
 	put(1, 7, 3, 73);
 	CHECK(get(1, 7) == 73);
-	cb_hotset_note_change(&set, 1, 3);
+	cb_changes_note(&changes, 1, 3);
 	CHECK(get(1, 7) == 0);
 	put(1, 7, 3, 74);
 	CHECK(get(1, 7) == 74);
@@ -128,7 +131,7 @@ run_thread(void *arg)
 				break;
 			case 1:
 				if (i % 16 == 0)
-					cb_hotset_note_change(&set, 1, hash);
+					cb_changes_note(&changes, 1, hash);
 				break;
 			case 2:
 				if (i % 64 == 0)

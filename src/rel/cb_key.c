@@ -13,7 +13,7 @@
 
 #include "access/heaptoast.h"
 #include "catalog/pg_am_d.h"
-#include "tree/cb_key.h"
+#include "rel/cb_key.h"
 #include "utils/memutils.h"
 
 /* Are all values of the first column 8 bytes, in the order of signed numbers? */

@@ -5,10 +5,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "base/cb_hot.h"
+#include "bucket/cb_hot.h"
 
 #include "base/cb_base.h"
-#include "storage/bufmgr.h"
+#include "rel/cb_change.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -51,8 +51,7 @@ cb_hot_shmem_size(const CbHotShape *shape)
 {
 	Size		size = add_size(sizeof(CbHotSet), PG_CACHE_LINE_SIZE);
 
-	size = add_size(size, mul_size(shape->nlines, sizeof(CbHotLine)));
-	return add_size(size, mul_size(shape->ncounts, sizeof(cb_atomic64)));
+	return add_size(size, mul_size(shape->nlines, sizeof(CbHotLine)));
 }
 
 void
@@ -60,8 +59,10 @@ cb_hot_shmem_request(uint64 pool_size)
 {
 	CbHotShape	shape = cb_hot_shape(pool_size);
 
-	if (shape.nlines > 0)
-		RequestAddinShmemSpace(cb_hot_shmem_size(&shape));
+	if (shape.nlines == 0)
+		return;
+	RequestAddinShmemSpace(cb_hot_shmem_size(&shape));
+	cb_change_shmem_request(shape.ncounts);
 }
 
 /* AddinShmemInitLock is not held. */
@@ -81,9 +82,9 @@ cb_hot_shmem_startup(uint64 pool_size)
 		CbHotLine  *lines = (CbHotLine *) TYPEALIGN(PG_CACHE_LINE_SIZE,
 													cb_hot_set + 1);
 
-		cb_hotset_init(cb_hot_set, lines, shape.nlines,
-					   (cb_atomic64 *) (lines + shape.nlines), shape.ncounts);
+		cb_hotset_init(cb_hot_set, lines, shape.nlines);
 	}
+	cb_change_shmem_startup(shape.ncounts);
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -91,31 +92,6 @@ bool
 cb_hot_is_kept(void)
 {
 	return cb_hot_set != NULL;
-}
-
-/* ---------- changes ---------- */
-
-static inline uint64
-cb_hot_file(RelFileNode node)
-{
-	return (uint64) node.dbNode << 32 | node.relNode;
-}
-
-void
-cb_hot_mark_dirty(Buffer buf)
-{
-	RelFileNode node;
-	ForkNumber	fork;
-	BlockNumber block;
-
-	MarkBufferDirty(buf);
-#ifdef CB_MUTATE_I2_HOTMARK
-	return;
-#endif
-	if (cb_hot_set == NULL || BufferIsLocal(buf))
-		return;
-	BufferGetTag(buf, &node, &fork, &block);
-	cb_hotset_note_change(cb_hot_set, cb_hot_file(node), block);
 }
 
 /* ---------- entries ---------- */
@@ -137,7 +113,7 @@ cb_hot_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber leaf,
 	if (!cb_hot_has_owner(attach_id) || size > CB_HOT_MAX_TUPLE)
 		return;
 	item.owner = (uint32) attach_id;
-	item.changes = cb_hotset_changes(cb_hot_set, cb_hot_file(rel->rd_node), leaf);
+	item.changes = cb_rel_changes(rel, leaf);
 	memcpy(item.data, itup, size);
 	cb_hotset_put(cb_hot_set, &item);
 }
@@ -152,7 +128,7 @@ cb_hot_find(Relation rel, uint64 attach_id, uint32 hash, CbHotTuple *tuple,
 		!cb_hotset_find(cb_hot_set, (uint32) attach_id, hash, &item))
 		return false;
 #ifndef CB_MUTATE_I2_HOT
-	if (!cb_hotset_is_unchanged(cb_hot_set, cb_hot_file(rel->rd_node), &item))
+	if (cb_rel_changes(rel, item.block) != item.changes)
 		return false;
 #endif
 	memcpy(tuple, item.data, sizeof(item.data));

@@ -25,18 +25,19 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
-#include "base/cb_ring.h"
 #include "common/hashfn.h"
+#include "page/cb_wal.h"
+#include "rel/cb_alloc.h"
+#include "rel/cb_rel.h"
+#include "rel/cb_ring.h"
 #include "storage/bufmgr.h"
 #include "storage/freespace.h"
 #include "storage/fsm_internals.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/standby.h"
-#include "tree/cb_tree.h"
 #include "utils/pgstat_internal.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 /* deleted pages from the map that may not be free yet, before it is left alone */
 #define CB_ALLOC_TRIES	4
@@ -46,7 +47,7 @@
  * a journal tail that was read at any time before (it only grows).
  */
 bool
-cb_tree_page_is_free(Page page, CbPos tail)
+cb_rel_page_is_free(Page page, CbPos tail)
 {
 	if (PageIsNew(page))
 		return true;
@@ -119,7 +120,7 @@ cb_alloc_from_map(Relation rel)
 		{
 			CbMetaPageData meta;
 
-			cb_tree_read_meta(rel, NULL, &meta);
+			cb_rel_read_meta(rel, NULL, &meta);
 			tail = meta.journal_tail;
 		}
 
@@ -127,7 +128,7 @@ cb_alloc_from_map(Relation rel)
 		buf = cb_ring_read(rel, blkno);
 		if (ConditionalLockBuffer(buf))
 		{
-			if (cb_tree_page_is_free(BufferGetPage(buf), tail))
+			if (cb_rel_page_is_free(BufferGetPage(buf), tail))
 			{
 				cb_alloc_log_reuse(rel, buf);
 				return buf;
@@ -151,7 +152,7 @@ cb_alloc_from_map(Relation rel)
  * raise an error (disk full); nothing is changed then.
  */
 Buffer
-cb_tree_alloc_page(Relation rel)
+cb_rel_alloc_page(Relation rel)
 {
 	Buffer		buf = cb_alloc_from_map(rel);
 
@@ -174,9 +175,9 @@ cb_tree_alloc_page(Relation rel)
 	}
 }
 
-/* Give back a page from cb_tree_alloc_page() that was not needed. */
+/* Give back a page from cb_rel_alloc_page() that was not needed. */
 void
-cb_tree_return_page(Relation rel, Buffer buf)
+cb_rel_return_page(Relation rel, Buffer buf)
 {
 	BlockNumber blkno = BufferGetBlockNumber(buf);
 
@@ -200,7 +201,7 @@ cb_alloc_compare_blocks(const void *a, const void *b)
  * index is large.
  */
 void
-cb_tree_free_pages(Relation rel, BlockNumber *pages, int n)
+cb_rel_free_pages(Relation rel, BlockNumber *pages, int n)
 {
 	int			next;
 
@@ -226,7 +227,7 @@ cb_tree_free_pages(Relation rel, BlockNumber *pages, int n)
  * as the transaction would keep a copy and show that in pg_stat_wal.
  */
 uint32
-cb_tree_incarnation(void)
+cb_rel_incarnation(void)
 {
 	PgStatShared_Wal *wal = &pgStatLocal.shmem->wal;
 	TimestampTz since;
@@ -242,19 +243,19 @@ cb_tree_incarnation(void)
 
 /* Has the map all free pages, as far as is known? */
 bool
-cb_tree_map_is_complete(Relation rel)
+cb_rel_map_is_complete(Relation rel)
 {
 	CbMetaPageData meta;
 
-	cb_tree_read_meta(rel, NULL, &meta);
-	return meta.map_incarnation == cb_tree_incarnation();
+	cb_rel_read_meta(rel, NULL, &meta);
+	return meta.map_incarnation == cb_rel_incarnation();
 }
 
 /* Notes whether it has.  Not logged: after a crash it is not true any more. */
 void
-cb_tree_note_map(Relation rel, bool complete)
+cb_rel_note_map(Relation rel, bool complete)
 {
-	uint32		incarnation = complete ? cb_tree_incarnation() : 0;
+	uint32		incarnation = complete ? cb_rel_incarnation() : 0;
 	Buffer		buf = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	CbMetaPageData *meta;
 

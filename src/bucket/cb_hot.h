@@ -11,10 +11,9 @@
  * that has left an upper level before was put into the leaf before that, and
  * the count had grown by then.
  *
- * So each change of a leaf is counted, while the leaf is locked exclusively:
- * pages of the tree are marked dirty by cb_hot_mark_dirty() and by nothing
- * else.  Redo does not count; hot entries are neither kept nor looked for in
- * recovery, nor by transactions that began in it.
+ * Each change of a leaf is counted, while the leaf is locked exclusively
+ * (rel/cb_change.h).  Redo does not count; hot entries are neither kept nor looked
+ * for in recovery, nor by transactions that began in it.
  *
  * They are the attachment's whose buckets the look-up saw, so none is of another
  * build of the index.  No function here takes a lock, allocates memory or raises
@@ -29,7 +28,7 @@
 
 #include "access/itup.h"
 #include "core/cb_hotset.h"
-#include "storage/buf.h"
+#include "storage/block.h"
 #include "utils/rel.h"
 
 /* larger entries are not kept */
@@ -47,9 +46,6 @@ extern void cb_hot_shmem_startup(uint64 pool_size);
 
 /* Are any kept?  False: hot_size is 0, or the library not preloaded. */
 extern bool cb_hot_is_kept(void);
-
-/* MarkBufferDirty() for pages of the tree; redo has the plain one. */
-extern void cb_hot_mark_dirty(Buffer buf);
 
 /*
  * Keeps what is the only entry of the value with this hash in the tree.  It is

@@ -14,7 +14,7 @@
 
 #include "catalog/pg_type_d.h"
 #include "common/hashfn.h"
-#include "tree/cb_key.h"
+#include "rel/cb_key.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/uuid.h"

@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "base/cb_recent.h"
+#include "rel/cb_recent.h"
 
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"

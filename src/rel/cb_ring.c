@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "base/cb_ring.h"
+#include "rel/cb_ring.h"
 
 #include "base/cb_compat.h"
 #include "miscadmin.h"

@@ -22,7 +22,7 @@
 
 #include "core/cb_radix.h"
 #include "miscadmin.h"
-#include "tree/cb_key.h"
+#include "rel/cb_key.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 

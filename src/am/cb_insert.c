@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_insert.c
+ *	  Taking an entry: aminsert of the access method, and what it decides.
+ *
+ * An entry is staged (cb_stage.c), and published (cb_stage_publish.c) at the end
+ * of its statement, for which others see (cb_stage_hooks.c); or at once, if nobody
+ * would do so later in time, or the stages are full.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/cb_base.h"
+#include "am/cb_am.h"
+#include "am/cb_stage.h"
+
+#include "nodes/execnodes.h"
+#include "rel/cb_key.h"
+#include "replication/logicalworker.h"
+#include "utils/memutils.h"
+
+/* What the insertions of one plan into an index share; in its IndexInfo. */
+typedef struct CbInsertState
+{
+	uint64		generation;		/* of the stages */
+	CbStage    *stage;
+	Size		fixed_len;		/* cb_key_fixed_len() of the index */
+} CbInsertState;
+
+/* The same for all insertions of a plan, so that they look it up once. */
+static CbInsertState *
+cb_insert_get_state(Relation index, Relation heap, IndexInfo *index_info)
+{
+	CbInsertState *state = index_info->ii_AmCache;
+
+	if (state == NULL)
+	{
+		state = MemoryContextAllocZero(index_info->ii_Context,
+									   sizeof(CbInsertState));
+		state->fixed_len = cb_key_fixed_len(index);
+		index_info->ii_AmCache = state;
+	}
+	if (state->stage == NULL || state->generation != cb_stage_generation)
+	{
+		state->stage = cb_stage_get(index, heap);
+		state->generation = cb_stage_generation;
+	}
+	return state;
+}
+
+static bool
+cb_insert_has_null(Relation index, const bool *isnull)
+{
+	for (int i = 0; i < RelationGetNumberOfAttributes(index); i++)
+	{
+		if (isnull[i])
+			return true;
+	}
+	return false;
+}
+
+/*
+ * May the entry of a row be staged that may have been inserted speculatively?
+ * Yes while its page is pinned (A1).  Not for an exclusion constraint, whose
+ * index is scanned next, and would be for each row (A15).
+ */
+static bool
+cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
+								IndexInfo *index_info)
+{
+#ifdef CB_MUTATE_A1_SPECULATIVE
+	return true;
+#endif
+	return index_info->ii_ExclusionOps == NULL && cb_pin_row(heap, heap_tid);
+}
+
+/*
+ * Must an entry be published before aminsert returns?  Yes if nobody would do
+ * so later in time, and if its heap tuple may die while the transaction goes
+ * on and its TID be used again.  A logical replication worker runs no
+ * executor; there the commit does it.
+ */
+static inline bool
+cb_insert_must_write_through(Relation heap, ItemPointer heap_tid,
+							 IndexInfo *index_info)
+{
+#ifndef CB_MUTATE_A8_WRITETHROUGH
+	if (cb_stage_committing)
+		return true;
+#endif
+	if (cb_nesting.speculative > 0 &&
+		!cb_insert_may_stage_speculative(heap, heap_tid, index_info))
+		return true;
+	return cb_nesting.depth == 0 && !IsLogicalWorker();
+}
+
+/* Forms the entry at the end of the stage. */
+static void
+cb_insert_stage_entry(const CbInsertState *state, Relation index,
+					  Datum *values, bool *isnull, ItemPointer heap_tid)
+{
+	IndexTuple	itup;
+
+	if (state->fixed_len != 0 && !cb_insert_has_null(index, isnull))
+	{
+		itup = cb_stage_add(state->stage, index,
+							CbFixedEntrySize(state->fixed_len));
+		cb_key_form_fixed(index, values, isnull, heap_tid, state->fixed_len,
+						  itup);
+		return;
+	}
+	itup = cb_key_form_entry(index, values, isnull, heap_tid);
+	memcpy(cb_stage_add(state->stage, index, IndexTupleSize(itup)), itup,
+		   IndexTupleSize(itup));
+	pfree(itup);
+}
+
+/* Takes an entry; aminsert of the access method. */
+bool
+cb_am_insert(Relation index, Datum *values, bool *isnull,
+			 ItemPointer heap_tid, Relation heap,
+			 IndexUniqueCheck check_unique, bool index_unchanged,
+			 struct IndexInfo *index_info)
+{
+	CbInsertState *state;
+	CbStage    *stage;
+	bool		write_through;
+
+	cb_require_preload();
+	state = cb_insert_get_state(index, heap, index_info);
+	stage = state->stage;
+	cb_stage_refuse_reentry(stage, index);
+	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
+		cb_stage_publish_due(stage, index);
+	write_through = cb_insert_must_write_through(heap, heap_tid, index_info);
+	cb_insert_stage_entry(state, index, values, isnull, heap_tid);
+	stage->nunchanged += index_unchanged;
+	CB_TEST_POINT("stage-insert");
+
+	if (write_through || stage->used >= (Size) cb_stage_size * 1024)
+		cb_stage_publish(stage, index, 1);
+#ifdef CB_MUTATE_C10_TOTAL
+	else if (false)
+#else
+	else if (cb_stage_total >= (Size) cb_stage_total_size * 1024)
+#endif
+		cb_stage_publish_largest();
+	return false;
+}

@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_place.c
+ *	  Places of a scan (cb_scan.h): cuts, with their tuples in memory of their
+ *	  own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_window.h"
+#include "utils/memutils.h"
+
+/* Copies the tuple of a place's cut to the place's own memory. */
+static void
+cb_place_own_tuple(CbScanOpaque so, CbPlace *place)
+{
+	Size		size = IndexTupleSize(place->cut.tuple);
+
+	if (place->buf_size < size)
+	{
+		if (place->buf)
+			pfree(place->buf);
+		place->buf_size = Max(size, 128);
+		place->buf = MemoryContextAlloc(so->cxt, place->buf_size);
+	}
+	memcpy(place->buf, place->cut.tuple, size);
+	place->cut.tuple = (IndexTuple) place->buf;
+}
+
+/* Sets the cut of a place; a tuple is copied. */
+void
+cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
+{
+	place->cut = *cut;
+	place->leaf.blkno = InvalidBlockNumber;
+	if (cut->kind == CB_CUT_TUPLE)
+		cb_place_own_tuple(so, place);
+}
+
+/* The same, beside an entry, or at a separator. */
+void
+cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
+				   bool after)
+{
+	place->cut = (CbCut) {.kind = CB_CUT_TUPLE,.tuple = tuple,.after = after};
+	place->leaf.blkno = InvalidBlockNumber;
+	cb_place_own_tuple(so, place);
+}
+
+/* The same cut, and all that is known of it. */
+void
+cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
+{
+	cb_place_set_cut(so, dst, &src->cut);
+	dst->leaf = src->leaf;
+	dst->upper_serial = src->upper_serial;
+	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));
+}

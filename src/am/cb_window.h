@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_window.h
+ *	  A window's levels and its leaf, shared by the window files only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_WINDOW_H
+#define CB_WINDOW_H
+
+#include "am/cb_merge.h"
+#include "executor/instrument.h"
+
+/* cb_place.c */
+extern void cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut);
+extern void cb_place_set_tuple(CbScanOpaque so, CbPlace *place,
+							   IndexTuple tuple, bool after);
+extern void cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src);
+
+/* cb_window_bucket.c */
+extern void cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir);
+extern void cb_window_open_bucket(CbScanOpaque so, CbMerge *merge,
+								  CbPlace *near, CbPlace *far);
+
+/* cb_window_journal.c */
+extern void cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir);
+extern void cb_window_open_journal(CbScanOpaque so, CbMerge *merge,
+								   CbPlace *near, CbPlace *far);
+
+/* cb_window_range.c */
+extern void cb_window_copy_range(IndexScanDesc scan, ScanDirection dir);
+extern void cb_window_open_range(CbScanOpaque so, CbMerge *merge,
+								 CbPlace *near, CbPlace *far);
+extern bool cb_window_lost_run(CbScanOpaque so);
+
+/* cb_window_leaf.c */
+extern bool cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir,
+								bool in_place);
+extern void cb_window_unlock_leaf(IndexScanDesc scan);
+
+/* cb_window_hot.c */
+extern bool cb_window_may_be_hot(IndexScanDesc scan);
+extern bool cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple,
+							   BlockNumber *leaf);
+extern void cb_window_keep_hot(IndexScanDesc scan);
+
+/* Pages that this backend has read from files. */
+static inline int64
+cb_window_count_reads(void)
+{
+#ifdef CB_TESTPOINTS
+	static int64 n = 0;
+
+	if (cb_test_read_ahead)
+		return n++;
+#endif
+	return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read;
+}
+
+#endif							/* CB_WINDOW_H */

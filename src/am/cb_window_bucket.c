@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_window_bucket.c
+ *	  Buckets as an upper level of a scan's windows.
+ *
+ * The chunks of the bucket at the window's start are pinned while the window is
+ * read; what it wants of their entries is copied into it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_window.h"
+
+/*
+ * Does the scan want entries with one value in the first column?  Then their
+ * hash tells which chunks can be left out.  The quals are the server's, as
+ * preprocessed: for the first column equality comes first; with array keys it
+ * is for the present element.  A value of another type may have another hash,
+ * so it is made one of the column's type, if it is an integer, or has none.
+ */
+static void
+cb_window_set_hash(CbScanOpaque so)
+{
+	const ScanKey key = so->bt.keyData;
+	CbBucketView *view = &so->view;
+	Datum		value;
+
+	view->has_hash = false;
+	if ((cb_desc_find(so->kd.rel) == NULL &&
+		 cb_rel_cache(so->kd.rel)->range_root == 0) ||
+		so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
+		key->sk_strategy != BTEqualStrategyNumber ||
+		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
+						  SK_ROW_HEADER)) != 0)
+		return;
+	value = key->sk_argument;
+#ifndef CB_MUTATE_A10_CROSSTYPE
+	if (OidIsValid(key->sk_subtype) &&
+		key->sk_subtype != so->kd.rel->rd_opcintype[0] &&
+		!cb_key_convert_integer(key->sk_func.fn_oid, &value))
+		return;
+#endif
+	if (so->kd.hash == CB_HASH_NONE &&
+		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
+		return;
+	view->hash = cb_key_hash(&so->kd, value);
+	view->has_hash = true;
+}
+
+/* Pins the chunks of the bucket that has so->pos. */
+void
+cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	cb_window_set_hash(so);
+	cb_bucket_view_open(&so->kd, &so->pos.cut, dir, &so->view);
+	CB_TEST_POINT("scan-bucket-pinned");
+}
+
+/* Adds each chunk's entries between the cuts. */
+void
+cb_window_open_bucket(CbScanOpaque so, CbMerge *merge, CbPlace *near,
+					  CbPlace *far)
+{
+	bool		forward = merge->step > 0;
+	const CbCut *lo = forward ? &near->cut : &far->cut;
+	const CbCut *hi = forward ? &far->cut : &near->cut;
+
+	cb_bucket_view_search(&so->kd, &so->view, &near->cut);
+	for (int i = 0; i < so->view.nchunks; i++)
+	{
+		CbSource   *source = &merge->sources[merge->nsources];
+		int			n;
+
+		cb_bucket_view_range(&so->kd, &so->view, i, lo, hi,
+							 (ScanDirection) merge->step, &source->range);
+		n = source->range.n;
+		if (n == 0)
+			continue;
+		merge->nsources++;
+		source->kind = CB_SOURCE_CHUNK;
+		source->chunk = &so->view.chunks[i].chunk->chunk;
+		source->first = source->cur = forward ? 0 : n - 1;
+		source->end = forward ? n : -1;
+	}
+}

@@ -1,0 +1,264 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_window_leaf.c
+ *	  The leaf of a scan's window, which ends where the leaf does.
+ *
+ * The leaf is found for the window's start, by its block if that is known.  It is
+ * copied under its share lock, or left locked to be read in place, and its pin is
+ * kept where VACUUM has to wait for the scan (I8).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_window.h"
+#include "base/cb_heat.h"
+#include "utils/snapmgr.h"
+
+/*
+ * The leaf beyond so->pos, pinned and share-locked.  The one that is known by
+ * its block may have been split, or have given to its right neighbour what
+ * lies there.
+ */
+static Buffer
+cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	if (ScanDirectionIsForward(dir) && so->pos.leaf.blkno != InvalidBlockNumber)
+	{
+		Buffer		buf = cb_tree_read_leaf(scan->indexRelation, &so->pos.leaf,
+											scan->xs_snapshot);
+		Page		page = BufferGetPage(buf);
+
+#ifdef CB_MUTATE_I9_HINT
+		return buf;
+#endif
+		if (CbPageIsRightmost(page) ||
+			cb_key_compare_cut(&so->kd, &so->pos.cut,
+							   CbPageGetHighKey(page)) > 0)
+			return buf;
+		UnlockReleaseBuffer(buf);
+	}
+	return cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
+						   &so->descent);
+}
+
+/* Is the leaf's lower bound not right of the cut, as far as the window tells? */
+static bool
+cb_window_begins_before(CbScanOpaque so, const CbCut *cut)
+{
+	CbWindow   *window = so->cur;
+
+#ifdef CB_MUTATE_I9_LOW
+	if (window->has_low)
+		return true;
+#endif
+	if (window->has_low && cut->is_number)
+		return DatumGetInt64(cut->keys[0].sk_argument) >= window->low;
+	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&
+		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
+}
+
+/*
+ * Has the cut, of keys, its place in the leaf last read, as far as the window tells?
+ * The leaf's lower bound is not right of the number that the scan looked for in it,
+ * nor of what it found.
+ */
+bool
+cb_window_covers(CbScanOpaque so, const CbCut *cut)
+{
+	CbWindow   *window = so->cur;
+	const CbCut *end;
+
+	if (window == NULL || (!window->has_low && window->nitems == 0))
+		return false;
+	end = &window->hi.cut;
+	return (end->kind == CB_CUT_MAX ||
+			(end->kind == CB_CUT_TUPLE &&
+			 cb_key_compare_cut(&so->kd, cut, end->tuple) > 0)) &&
+		cb_window_begins_before(so, cut);
+}
+
+/* Copies a page without its hole. */
+static void
+cb_window_copy_page(Page page, Page from)
+{
+	Size		lower = ((PageHeader) from)->pd_lower;
+	Size		upper = ((PageHeader) from)->pd_upper;
+
+	if (lower > upper || upper > BLCKSZ)
+		lower = upper = BLCKSZ;
+	memcpy(page, from, lower);
+	memcpy((char *) page + upper, (char *) from + upper, BLCKSZ - upper);
+}
+
+/*
+ * Copies the leaf, which is locked, into the window, unless the window has a
+ * copy of it as it is.
+ */
+static void
+cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf)
+{
+	BlockNumber blkno = BufferGetBlockNumber(buf);
+	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
+
+#ifndef CB_MUTATE_I2_COPY
+	if (window->copied && window->leaf.blkno == blkno &&
+		window->lsn == lsn && RelationNeedsWAL(rel))
+		return;
+#else
+	if (window->copied && window->leaf.blkno == blkno)
+		return;
+#endif
+	window->copied = false;
+	window->lsn = lsn;
+	window->page = (Page) window->copy.data;
+	cb_window_copy_page(window->page, BufferGetPage(buf));
+}
+
+/* Does VACUUM have to wait for the scan at the leaf (I8)? */
+static bool
+cb_window_needs_pin(IndexScanDesc scan)
+{
+	bool		trusts_map = scan->xs_want_itup;
+
+#ifndef CB_MUTATE_I8_STANDBYPIN
+	trusts_map &= !scan->xactStartedInRecovery;
+#endif
+	return trusts_map || !IsMVCCSnapshot(scan->xs_snapshot) ||
+		!RelationNeedsWAL(scan->indexRelation);
+}
+
+/* Gives up the leaf's lock, and its pin if it is not needed. */
+void
+cb_window_unlock_leaf(IndexScanDesc scan)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+
+	LockBuffer(window->buf, BUFFER_LOCK_UNLOCK);
+	if (cb_window_needs_pin(scan))
+		return;
+	ReleaseBuffer(window->buf);
+	window->buf = InvalidBuffer;
+}
+
+/* Checks the leaf and begins to read it. */
+static void
+cb_window_open_leaf(Relation rel, CbWindow *window)
+{
+	Page		page = window->page;
+
+	if (!CbPageIsLeaf(page) ||
+		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
+		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
+		!cb_leaf_open(&window->reader, page))
+		cb_window_report_corrupt(rel, window->leaf.blkno,
+								 "The page is not a valid leaf.");
+}
+
+/* Ends the window at a bound, if that is nearer than far; returns whether it is. */
+static bool
+cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
+{
+	int			cmp;
+
+	if (bound == NULL)
+		return false;
+	cmp = cb_key_compare_cut(&so->kd, &far->cut, bound);
+	if (forward ? cmp >= 0 : cmp <= 0)
+		return false;
+	cb_place_set_tuple(so, far, bound, false);
+	return true;
+}
+
+/*
+ * Ends the window where the bucket's range ends, or the range buffer's, if that
+ * is nearer than the leaf's bound; returns whether it is.  These were bounds of
+ * leaves once, so they seldom are: where a leaf has taken over its left
+ * neighbour's range, or a part of it.
+ */
+static bool
+cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
+{
+	bool		clipped;
+
+	clipped = cb_window_clip_at(so, far, forward,
+								forward ? so->view.hi : so->view.lo);
+#ifndef CB_MUTATE_A5_RANGECLIP
+	clipped |= cb_window_clip_at(so, far, forward,
+								 forward ? so->range_high : so->range_low);
+#endif
+	return clipped;
+}
+
+/* Sets the window's cuts: from so->pos to the leaf's bound. */
+static void
+cb_window_set_cuts(CbScanOpaque so, bool forward)
+{
+	CbWindow   *window = so->cur;
+	Page		page = window->page;
+	CbPlace    *far = forward ? &window->hi : &window->lo;
+	IndexTuple	bound;
+
+	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
+	window->has_low = forward && so->pos.cut.kind == CB_CUT_KEYS &&
+		so->pos.cut.is_number && so->pos.cut.nkeys == 1 && !so->pos.cut.after;
+	if (window->has_low)
+		window->low = DatumGetInt64(so->pos.cut.keys[0].sk_argument);
+	bound = forward ?
+		(CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page)) :
+		so->descent.low;
+	if (bound == NULL)
+		far->cut.kind = forward ? CB_CUT_MAX : CB_CUT_MIN;
+	else
+	{
+		int			cmp = cb_key_compare_cut(&so->kd, &so->pos.cut, bound);
+
+		if (forward ? cmp <= 0 : cmp >= 0)
+			cb_window_report_corrupt(so->kd.rel, window->leaf.blkno,
+									 "The scan makes no progress beyond the page's bounds.");
+		cb_place_set_tuple(so, far, bound, false);
+		if (forward)
+			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer};
+	}
+	window->clipped = cb_window_clip(so, far, forward);
+}
+
+/*
+ * Reads the leaf beyond so->pos and sets the window's cuts from it.  in_place:
+ * it is left locked, and is not copied; else it is copied, and kept pinned if
+ * it has to stay so.  Returns whether a page was read from the index's file.
+ */
+bool
+cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	bool		forward = ScanDirectionIsForward(dir);
+	int64		nread = cb_window_count_reads();
+	bool		missed;
+	Buffer		buf;
+
+	so->descent.want_low = !forward;
+	buf = cb_window_find_leaf(scan, dir);
+	missed = cb_window_count_reads() > nread;
+	if (in_place)
+	{
+		window->copied = false;
+		window->page = BufferGetPage(buf);
+	}
+	else
+		cb_window_copy_leaf(scan->indexRelation, window, buf);
+	window->leaf = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
+	window->buf = buf;
+	window->valid = true;
+	cb_heat_note(scan->indexRelation, window->leaf.blkno, CB_HEAT_READ);
+	if (!in_place)
+		cb_window_unlock_leaf(scan);
+	if (!window->copied)
+		cb_window_open_leaf(scan->indexRelation, window);
+	window->copied = !in_place;
+	cb_window_set_cuts(so, forward);
+	return missed;
+}
