@@ -211,8 +211,6 @@ extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
 extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
-extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,
-									 const char *detail) pg_attribute_noreturn();
 extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
 

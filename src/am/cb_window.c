@@ -73,17 +73,6 @@ static const CbUpperLevel cb_window_levels[] = {
 	{cb_window_copy_ranges, cb_window_open_ranges},
 };
 
-void
-cb_window_report_corrupt(Relation rel, BlockNumber blkno, const char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" is corrupted at block %u",
-					RelationGetRelationName(rel), blkno),
-			 errdetail_internal("%s", detail),
-			 errhint("Please REINDEX it.")));
-}
-
 /* ---------- places ---------- */
 
 /* Sets the cut of a place; a tuple is copied to the place's own memory. */
@@ -635,8 +624,7 @@ cb_window_open_leaf(Relation rel, CbWindow *window)
 		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
 		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
 		!cb_leaf_open(&window->reader, page))
-		cb_window_report_corrupt(rel, window->leaf.blkno,
-								 "The page is not a valid leaf.");
+		cb_report_corrupt(rel, window->leaf.blkno, "The page is not a valid leaf.");
 }
 
 /* Sets the window's cuts: from so->pos to the leaf's bound. */
@@ -663,8 +651,8 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 		int			cmp = cb_key_compare_cut(&so->kd, &so->pos.cut, bound);
 
 		if (forward ? cmp <= 0 : cmp >= 0)
-			cb_window_report_corrupt(so->kd.rel, window->leaf.blkno,
-									 "The scan makes no progress beyond the page's bounds.");
+			cb_report_corrupt(so->kd.rel, window->leaf.blkno,
+							  "The scan makes no progress beyond the page's bounds.");
 		cb_place_set_tuple(so, far, bound, false);
 		if (forward)
 			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer};

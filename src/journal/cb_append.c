@@ -34,16 +34,6 @@ typedef struct CbAppendChunk
 	PGAlignedBlock data;
 } CbAppendChunk;
 
-static void
-cb_append_report_corrupt(Relation rel, BlockNumber blkno, uint64 seq)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
-					blkno, RelationGetRelationName(rel), seq),
-			 errhint("Please REINDEX it.")));
-}
-
 static Size
 cb_append_page_room(Page page)
 {
@@ -257,7 +247,8 @@ cb_append_walk(Relation rel, BlockNumber blkno, uint64 *seq)
 		}
 		if (((PageHeader) page)->pd_lower < CB_JOURNAL_FIRST ||
 			((PageHeader) page)->pd_lower > CB_JOURNAL_END)
-			cb_append_report_corrupt(rel, blkno, *seq);
+			cb_report_corrupt(rel, blkno, "Its entries end at %u.",
+							  ((PageHeader) page)->pd_lower);
 		blkno = CbPageGetOpaque(page)->next;
 		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 		if (blkno == InvalidBlockNumber)
@@ -302,8 +293,9 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 		if (BufferIsValid(lane->last))
 			return;
 	}
-	cb_append_report_corrupt(rel, meta.journal_tail_block,
-							 CbPosSeq(meta.journal_tail));
+	cb_report_corrupt(rel, meta.journal_tail_block,
+					  "It is not journal page " UINT64_FORMAT ".",
+					  CbPosSeq(meta.journal_tail));
 }
 
 /*

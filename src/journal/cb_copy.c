@@ -384,12 +384,9 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
 
 		/* recycled: the tail has moved past what we were reading, or must */
 		if (meta.journal_tail == last_tail)
-			ereport(ERROR,
-					(errcode(ERRCODE_INDEX_CORRUPTED),
-					 errmsg("index \"%s\" has a broken journal after page " UINT64_FORMAT,
-							RelationGetRelationName(kd->rel),
-							CbPosSeq(meta.journal_tail)),
-					 errhint("Please REINDEX it.")));
+			cb_report_corrupt(kd->rel, meta.journal_tail_block,
+							  "The journal is broken between page " UINT64_FORMAT ", which is here, and its end.",
+							  CbPosSeq(meta.journal_tail));
 		last_tail = meta.journal_tail;
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -41,12 +41,9 @@ cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 	cb_read_begin(&reader, CurrentMemoryContext, meta.journal_tail,
 				  meta.journal_tail_block, limit);
 	if (!cb_read_to_head(kd, &reader, NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
-						reader.block, RelationGetRelationName(kd->rel),
-						CbPosSeq(reader.pos)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(kd->rel, reader.block,
+						  "It is not journal page " UINT64_FORMAT ".",
+						  CbPosSeq(reader.pos));
 	batch->upto = reader.pos;
 	batch->upto_block = reader.block;
 	batch->npages = reader.nleft;
@@ -126,11 +123,8 @@ cb_drain_next(Relation rel, BlockNumber blkno, uint64 seq)
 		next = CbPageGetOpaque(page)->next;
 	UnlockReleaseBuffer(buf);
 	if (next == InvalidBlockNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
-						blkno, RelationGetRelationName(rel), seq),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(rel, blkno, "It is not journal page " UINT64_FORMAT ".",
+						  seq);
 	return next;
 }
 

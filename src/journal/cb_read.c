@@ -71,12 +71,9 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			MAXALIGN(IndexTupleSize(itup));
 
 		if (size < sizeof(IndexTupleData) || size > len - at)
-			ereport(ERROR,
-					(errcode(ERRCODE_INDEX_CORRUPTED),
-					 errmsg("journal page %u of index \"%s\" has a corrupted entry at offset %u",
-							reader->block, RelationGetRelationName(kd->rel),
-							(unsigned) (off + at)),
-					 errhint("Please REINDEX it.")));
+			cb_report_corrupt(kd->rel, reader->block,
+							  "The journal entry at %u is longer than the page.",
+							  (unsigned) (off + at));
 		cb_read_add_entry(kd, reader, itup, CbPosMake(seq, off + at));
 		at += size;
 	}

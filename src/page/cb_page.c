@@ -76,14 +76,48 @@ cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 		((char *) CbPageGetDeleted(page) + sizeof(CbDeletedPageData)) - (char *) page;
 }
 
-static void
-cb_page_report_corrupt(Relation rel, BlockNumber blkno, const char *what)
+/* ---------- checking ---------- */
+
+/*
+ * Raises the error for a damaged index.  blkno: where it is damaged, or
+ * InvalidBlockNumber if that cannot be known; fmt: a sentence that says what is
+ * wrong there.  Locks and pins go with the error.
+ */
+void
+cb_report_corrupt(Relation rel, BlockNumber blkno, const char *fmt,...)
 {
+	va_list		args;
+	char		detail[512];
+
+	va_start(args, fmt);
+	vsnprintf(detail, sizeof(detail), fmt, args);
+	va_end(args);
+
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" contains %s at block %u",
-					RelationGetRelationName(rel), what, blkno),
+			 blkno == InvalidBlockNumber ?
+			 errmsg("index \"%s\" is corrupted", RelationGetRelationName(rel)) :
+			 errmsg("index \"%s\" is corrupted at block %u",
+					RelationGetRelationName(rel), blkno),
+			 errdetail_internal("%s", detail),
 			 errhint("Please REINDEX it.")));
+}
+
+/* The same, of an item that should be an entry. */
+void
+cb_page_report_entry(Relation rel, BlockNumber blkno, OffsetNumber off)
+{
+	cb_report_corrupt(rel, blkno, "Item %u is not a valid entry.", off);
+}
+
+static void
+cb_page_report_header(Relation rel, BlockNumber blkno, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+
+	cb_report_corrupt(rel, blkno,
+					  "The page header is wrong: lower %u, upper %u, special %u.",
+					  header->pd_lower, header->pd_upper, header->pd_special);
 }
 
 /*
@@ -94,10 +128,12 @@ void
 cb_page_check(Relation rel, BlockNumber blkno, Page page)
 {
 	if (PageIsNew(page))
-		cb_page_report_corrupt(rel, blkno, "an unexpected zero page");
-	if (PageGetSpecialSize(page) != MAXALIGN(sizeof(CbPageOpaqueData)) ||
-		CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
-		cb_page_report_corrupt(rel, blkno, "a corrupted page");
+		cb_report_corrupt(rel, blkno, "The page is all zero.");
+	if (((PageHeader) page)->pd_special != BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)))
+		cb_page_report_header(rel, blkno, page);
+	if (CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
+		cb_report_corrupt(rel, blkno, "The page id is %04X, not %04X.",
+						  CbPageGetOpaque(page)->page_id, CB_PAGE_ID);
 	if (CbPageGetOpaque(page)->version < CB_FORMAT_OLDEST ||
 		CbPageGetOpaque(page)->version > CB_FORMAT_VERSION)
 		ereport(ERROR,
@@ -107,6 +143,21 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 						CbPageGetOpaque(page)->version, CB_FORMAT_OLDEST,
 						CB_FORMAT_VERSION),
 				 errhint("Please REINDEX it.")));
+}
+
+/*
+ * The same, and the page's header says where its line pointers and items are.
+ */
+void
+cb_page_check_header(Relation rel, BlockNumber blkno, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+
+	cb_page_check(rel, blkno, page);
+	if (header->pd_lower < SizeOfPageHeaderData ||
+		header->pd_lower > header->pd_upper ||
+		header->pd_upper > header->pd_special)
+		cb_page_report_header(rel, blkno, page);
 }
 
 /*
@@ -134,7 +185,8 @@ cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
 		total += MAXALIGN(len);
 	}
 	if (!sound || total > header->pd_special - header->pd_upper)
-		cb_page_report_corrupt(rel, blkno, "items outside of their page");
+		cb_report_corrupt(rel, blkno,
+						  "There are items outside of their page, or one over another.");
 }
 
 /* Checks the metapage and returns its contents. */
@@ -147,11 +199,8 @@ cb_page_check_meta(Relation rel, Page page)
 	meta = CbPageGetMeta(page);
 	if ((CbPageGetOpaque(page)->flags & CBP_META) == 0 ||
 		meta->magic != CB_META_MAGIC)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" is not a cachebatch index",
-						RelationGetRelationName(rel)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(rel, CB_METAPAGE_BLKNO,
+						  "It is not the metapage of a cachebatch index.");
 	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),

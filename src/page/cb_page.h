@@ -70,6 +70,8 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
+#define CbPageIsInternal(page) \
+	((CbPageGetOpaque(page)->flags & CBP_INTERNAL) != 0)
 #define CbPageIsTree(page) \
 	((CbPageGetOpaque(page)->flags & (CBP_LEAF | CBP_INTERNAL)) != 0)
 #define CbPageIsJournal(page) ((CbPageGetOpaque(page)->flags & CBP_JOURNAL) != 0)
@@ -208,7 +210,13 @@ extern void cb_page_init_meta(Page page, const uint8 *build_id,
 extern void cb_page_init_journal(Page page, uint64 seq);
 extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 								 FullTransactionId safexid);
+extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
+							  const char *fmt,...)
+			pg_attribute_printf(3, 4) pg_attribute_noreturn();
+extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
+								 OffsetNumber off) pg_attribute_noreturn();
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
+extern void cb_page_check_header(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_items(Relation rel, BlockNumber blkno, Page page);
 extern CbMetaPageData *cb_page_check_meta(Relation rel, Page page);
 extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
@@ -217,5 +225,13 @@ extern void cb_page_note_deleted(Page page);
 extern void cb_page_append_journal(Page page, const char *data, Size len);
 extern void cb_page_clear_incomplete(Page page);
 extern void cb_page_drop_downlink(Page page, OffsetNumber off);
+
+/* Raises an error if an internal page has no downlink, which all have. */
+static inline void
+cb_page_check_downlinks(Relation rel, BlockNumber blkno, Page page)
+{
+	if (PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
+		cb_report_corrupt(rel, blkno, "An internal page has no downlink.");
+}
 
 #endif							/* CB_PAGE_H */

@@ -22,16 +22,6 @@
 #include "utils/snapmgr.h"
 #include "wal/cb_wal.h"
 
-static void
-cb_range_report_corrupt(Relation rel, BlockNumber blkno)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not a valid range page",
-					blkno, RelationGetRelationName(rel)),
-			 errhint("Please REINDEX it.")));
-}
-
 BlockNumber
 cb_range_root(Relation rel)
 {
@@ -51,8 +41,8 @@ cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, root, page);
 	if (!CbPageIsRange(page) || CbPageGetOpaque(page)->level != CB_ROUTER_LEVEL ||
-		PageGetMaxOffsetNumber(page) < FirstOffsetNumber)
-		cb_range_report_corrupt(rel, root);
+		PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
+		cb_report_corrupt(rel, root, "It is not the router of range pages.");
 	return buf;
 }
 
@@ -64,13 +54,13 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	Page		page;
 
 	if (blkno == InvalidBlockNumber)
-		cb_range_report_corrupt(rel, blkno);
+		cb_report_corrupt(rel, blkno, "A link to a range page leads nowhere.");
 	buf = cb_tree_read_buffer(rel, blkno);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
 	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)
-		cb_range_report_corrupt(rel, blkno);
+		cb_report_corrupt(rel, blkno, "It is not a valid range page.");
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
@@ -104,7 +94,7 @@ void
 cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 {
 	if (moves % CB_CHECK_MOVES == 0 && moves > RelationGetNumberOfBlocks(rel))
-		cb_range_report_corrupt(rel, next);
+		cb_report_corrupt(rel, next, "The right links of range pages form a ring.");
 }
 
 bool

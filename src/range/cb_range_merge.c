@@ -101,11 +101,8 @@ static void
 cb_range_add(CbRangeMerge *merge, IndexTuple itup)
 {
 	if (merge->n == merge->allocated)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("a run of index \"%s\" has more entries than its range says",
-						RelationGetRelationName(merge->kd->rel)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(merge->kd->rel, merge->state.blkno,
+						  "Its runs have more entries than it says.");
 	cb_key_fill_sort_entry(merge->kd, &merge->entries[merge->n], itup);
 	merge->n++;
 }
@@ -121,7 +118,7 @@ cb_range_add_page(CbRangeMerge *merge)
 	{
 		items = palloc(sizeof(IndexTuple) * cursor->nentries);
 		if (!cb_leaf_read_all(&cursor->leaf, &merge->arena, items))
-			cb_tree_report_damaged(merge->kd->rel, (Page) cursor->copy.data);
+			cb_leaf_report_damaged(merge->kd->rel, cursor->pages[cursor->at]);
 		for (int i = 0; i < cursor->nentries; i++)
 			cb_range_add(merge, items[i]);
 		pfree(items);

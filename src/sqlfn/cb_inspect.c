@@ -238,42 +238,22 @@ cb_inspect_is_dead(Page page, OffsetNumber off)
 	return run != NULL && !CbRunIsLive(run);
 }
 
-/* number of line pointers, if the page's header makes sense, else an error */
-static OffsetNumber
-cb_inspect_max_offset(Relation rel, int64 blkno, Page page)
-{
-	PageHeader	header = (PageHeader) page;
-
-	if (header->pd_lower < SizeOfPageHeaderData ||
-		header->pd_lower > header->pd_upper ||
-		header->pd_upper > header->pd_special)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page " INT64_FORMAT " of index \"%s\" has a corrupted header",
-						blkno, RelationGetRelationName(rel)),
-				 errhint("Please REINDEX it.")));
-	return PageGetMaxOffsetNumber(page);
-}
-
 static void
-cb_inspect_open_leaf(Relation rel, int64 blkno, Page page, CbLeaf *leaf)
+cb_inspect_open_leaf(Relation rel, BlockNumber blkno, Page page, CbLeaf *leaf)
 {
 	if (!cb_leaf_open(leaf, page))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("leaf " INT64_FORMAT " of index \"%s\" has a damaged base",
-						blkno, RelationGetRelationName(rel)),
-				 errhint("Please REINDEX it.")));
+		cb_leaf_report_damaged(rel, blkno);
 }
 
 static void
-cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
+cb_inspect_count_items(Relation rel, BlockNumber blkno, Page page, int *live,
 					   int *dead)
 {
-	OffsetNumber max = cb_inspect_max_offset(rel, blkno, page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	CbLeaf		leaf;
 	Size		len;
 
+	cb_page_check_header(rel, blkno, page);
 	cb_inspect_open_leaf(rel, blkno, page, &leaf);
 	*live = *dead = 0;
 	for (int i = 0; i < leaf.nbase; i++)
@@ -295,7 +275,7 @@ cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
 
 /* fills what depends on the kind of page; the rest stays null */
 static void
-cb_inspect_page_details(Relation rel, int64 blkno, Page page, Datum *values,
+cb_inspect_page_details(Relation rel, BlockNumber blkno, Page page, Datum *values,
 						bool *nulls)
 {
 	CbPageOpaque opaque = CbPageGetOpaque(page);
@@ -454,7 +434,7 @@ cb_inspect_run_row(Page page, OffsetNumber off, ReturnSetInfo *rsinfo)
 
 /* a row for each entry of a leaf's base */
 static void
-cb_inspect_base_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
+cb_inspect_base_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber off,
 					 ReturnSetInfo *rsinfo)
 {
 	CbLeaf		leaf;
@@ -474,7 +454,7 @@ cb_inspect_base_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
 }
 
 static void
-cb_inspect_item_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
+cb_inspect_item_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber off,
 					 ReturnSetInfo *rsinfo)
 {
 	ItemId		iid = PageGetItemId(page, off);
@@ -502,14 +482,14 @@ cache_batch_page_items(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
 	cb_inspect_read(rel, blkno, &copy);
-	cb_page_check(rel, (BlockNumber) blkno, page);
+	cb_page_check_header(rel, (BlockNumber) blkno, page);
 	if (!cb_inspect_has_items(page))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("page " INT64_FORMAT " of index \"%s\" is not a page of its tree or range buffers",
 						blkno, RelationGetRelationName(rel))));
 
-	max = cb_inspect_max_offset(rel, blkno, page);
+	max = PageGetMaxOffsetNumber(page);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		cb_inspect_item_rows(rel, blkno, page, off, rsinfo);
 	relation_close(rel, AccessShareLock);
@@ -596,11 +576,8 @@ cb_inspect_walk_journal(Relation rel, ReturnSetInfo *rsinfo)
 		{
 			cb_inspect_read_meta(rel, &meta);
 			if (CbPosSeq(meta.journal_tail) <= seq)
-				ereport(ERROR,
-						(errcode(ERRCODE_INDEX_CORRUPTED),
-						 errmsg("page %u of index \"%s\" is not journal page " UINT64_FORMAT,
-								blkno, RelationGetRelationName(rel), seq),
-						 errhint("Please REINDEX it.")));
+				cb_report_corrupt(rel, blkno,
+								  "It is not journal page " UINT64_FORMAT ".", seq);
 			blkno = meta.journal_tail_block;
 			seq = CbPosSeq(meta.journal_tail);
 			continue;
@@ -629,16 +606,6 @@ cache_batch_journal(PG_FUNCTION_ARGS)
 
 /* ---------- cache_batch_ranges ---------- */
 
-static void
-cb_inspect_report_range(Relation rel, BlockNumber blkno)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not a valid range page",
-					blkno, RelationGetRelationName(rel)),
-			 errhint("Please REINDEX it.")));
-}
-
 /* the leftmost range page; Invalid: there is none */
 static BlockNumber
 cb_inspect_first_range(Relation rel)
@@ -651,11 +618,12 @@ cb_inspect_first_range(Relation rel)
 	if (meta.range_root == 0)
 		return InvalidBlockNumber;
 	cb_inspect_read(rel, meta.range_root, &copy);
-	cb_page_check(rel, meta.range_root, copy.data);
+	cb_page_check_header(rel, meta.range_root, copy.data);
 	if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) ||
-		cb_inspect_max_offset(rel, meta.range_root, copy.data) < FirstOffsetNumber ||
+		PageGetMaxOffsetNumber(copy.data) < FirstOffsetNumber ||
 		(downlink = cb_inspect_item(copy.data, FirstOffsetNumber)) == NULL)
-		cb_inspect_report_range(rel, meta.range_root);
+		cb_report_corrupt(rel, meta.range_root,
+						  "It is not the router of range pages.");
 	return BTreeTupleGetDownLink(downlink);
 }
 
@@ -705,9 +673,10 @@ cache_batch_ranges(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		cb_inspect_read(rel, blkno, &copy);
 		cb_page_check(rel, blkno, copy.data);
-		if (!cb_range_page_is_sound(copy.data) ||
-			position > RelationGetNumberOfBlocks(rel))
-			cb_inspect_report_range(rel, blkno);
+		if (!cb_range_page_is_sound(copy.data))
+			cb_report_corrupt(rel, blkno, "It is not a valid range page.");
+		if (position > RelationGetNumberOfBlocks(rel))
+			cb_report_corrupt(rel, blkno, "The right links of range pages form a ring.");
 		cb_inspect_range_row(copy.data, position, blkno,
 							 (ReturnSetInfo *) fcinfo->resultinfo);
 		blkno = CbPageGetOpaque(copy.data)->next;

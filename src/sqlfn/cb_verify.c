@@ -72,24 +72,6 @@ StaticAssertDecl(32 + CB_FP_OFFSET_BITS + CB_FP_HASH_BITS == 64,
 
 PG_FUNCTION_INFO_V1(cache_batch_verify);
 
-void
-cb_verify_fail(CbVerify *v, const char *fmt,...)
-{
-	va_list		args;
-	char		detail[512];
-
-	va_start(args, fmt);
-	vsnprintf(detail, sizeof(detail), fmt, args);
-	va_end(args);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" is corrupted at block %u",
-					RelationGetRelationName(v->rel), v->blkno),
-			 errdetail_internal("%s", detail),
-			 errhint("Please REINDEX it.")));
-}
-
 /* ---------- reading pages ---------- */
 
 void
@@ -130,26 +112,7 @@ cb_verify_mark_seen(CbVerify *v)
 void
 cb_verify_page_frame(CbVerify *v)
 {
-	PageHeader	header = (PageHeader) v->page.data;
-	CbPageOpaque opaque;
-
-	if (PageIsNew(v->page.data))
-		cb_verify_fail(v, "The page is all zero.");
-	if (header->pd_special != BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) ||
-		header->pd_lower < SizeOfPageHeaderData ||
-		header->pd_lower > header->pd_upper ||
-		header->pd_upper > header->pd_special)
-		cb_verify_fail(v, "The page header is wrong: lower %u, upper %u, special %u.",
-					   header->pd_lower, header->pd_upper, header->pd_special);
-
-	opaque = CbPageGetOpaque(v->page.data);
-	if (opaque->page_id != CB_PAGE_ID)
-		cb_verify_fail(v, "The page id is %04X, not %04X.",
-					   opaque->page_id, CB_PAGE_ID);
-	if (opaque->version < CB_FORMAT_OLDEST ||
-		opaque->version > CB_FORMAT_VERSION)
-		cb_verify_fail(v, "The format version is %u, not %u to %u.",
-					   opaque->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
+	cb_page_check_header(v->rel, v->blkno, v->page.data);
 }
 
 void
@@ -157,14 +120,8 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 {
 	cb_verify_read(v, CB_METAPAGE_BLKNO, CB_METAPAGE_BLKNO);
 	cb_verify_page_frame(v);
-	*meta = *CbPageGetMeta(v->page.data);
+	*meta = *cb_page_check_meta(v->rel, v->page.data);
 
-	if ((CbPageGetOpaque(v->page.data)->flags & CBP_META) == 0 ||
-		meta->magic != CB_META_MAGIC)
-		cb_verify_fail(v, "It is not a metapage.");
-	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
-		cb_verify_fail(v, "The format version of the index is %u, not %u to %u.",
-					   meta->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
 	if (meta->root == CB_METAPAGE_BLKNO)
 		cb_verify_fail(v, "The metapage names itself as the root.");
 	if (meta->nlevels < 1 || meta->nlevels > CB_MAX_LEVELS ||
@@ -339,9 +296,8 @@ cb_verify_tree_flags(CbVerify *v)
 		cb_verify_fail(v, "A page without right sibling is marked as split.");
 	if (PageGetMaxOffsetNumber(v->page.data) + 1 < CbPageFirstItem(v->page.data))
 		cb_verify_fail(v, "The high key is missing.");
-	if (v->level > 0 &&
-		PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data))
-		cb_verify_fail(v, "An internal page has no downlink.");
+	if (v->level > 0)
+		cb_page_check_downlinks(v->rel, v->blkno, v->page.data);
 	if (CbPageIsPacked(v->page.data) &&
 		(v->level > 0 || opaque->version < 2 ||
 		 PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data)))
@@ -363,11 +319,11 @@ cb_verify_list_items(CbVerify *v)
 
 	cb_arena_init(&arena, v->page_cxt);
 	if (v->level == 0 && !cb_leaf_open(&leaf, page))
-		cb_verify_fail(v, "The packed base is damaged.");
+		cb_leaf_report_damaged(v->rel, v->blkno);
 	v->nbase = v->nitems = leaf.nbase;
 	v->items = palloc(sizeof(IndexTuple) * (leaf.nbase + max + 1));
 	if (!cb_leaf_read_all(&leaf, &arena, v->items))
-		cb_verify_fail(v, "The packed base is damaged.");
+		cb_leaf_report_damaged(v->rel, v->blkno);
 	for (OffsetNumber off = first; off <= max; off++)
 		v->items[v->nitems++] = CbPageGetTuple(page, off);
 }
@@ -793,14 +749,11 @@ cb_verify_report_missing(CbVerify *v, Relation heap, int64 fingerprint)
 {
 	uint64		tid = (uint64) fingerprint >> CB_FP_HASH_BITS;
 
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("row (%u,%u) of table \"%s\" has no entry in index \"%s\"",
-					(unsigned) (tid >> CB_FP_OFFSET_BITS),
-					(unsigned) (tid & ((1 << CB_FP_OFFSET_BITS) - 1)),
-					RelationGetRelationName(heap),
-					RelationGetRelationName(v->rel)),
-			 errhint("Please REINDEX it.")));
+	cb_report_corrupt(v->rel, InvalidBlockNumber,
+					  "Row (%u,%u) of table \"%s\" has no entry.",
+					  (unsigned) (tid >> CB_FP_OFFSET_BITS),
+					  (unsigned) (tid & ((1 << CB_FP_OFFSET_BITS) - 1)),
+					  RelationGetRelationName(heap));
 }
 
 /* Checks g: merges the two sorted sets of fingerprints. */

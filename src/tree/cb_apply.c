@@ -276,7 +276,8 @@ cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
 
 	cb_arena_init(&arena, CurrentMemoryContext);
 	memcpy(copy.data, BufferGetPage(buf), BLCKSZ);
-	n = cb_repack_merge(kd, (Page) copy.data, batch, &arena, &repack, &items);
+	n = cb_repack_merge(kd, BufferGetBlockNumber(buf), (Page) copy.data, batch,
+						&arena, &repack, &items);
 	cb_tree_check_still_locked(kd->rel, buf);
 	if (batch->n == 0 ||
 		cb_repack_leaf(kd->rel, buf, batch, &arena, &repack, items, n))

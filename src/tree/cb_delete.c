@@ -138,17 +138,6 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 		UnlockReleaseBuffer(buf);
 }
 
-static void
-cb_delete_report_corrupt(CbDeleteState *state, Buffer buf, const char *what)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" has %s",
-					BufferGetBlockNumber(buf),
-					RelationGetRelationName(state->rel), what),
-			 errhint("Please REINDEX it.")));
-}
-
 /* ---------- what is dead ---------- */
 
 /*
@@ -261,7 +250,7 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 		break;
 #endif
 		if (n == 0 || cb_leaf_read_tids(leaf, i, tids) != n)
-			cb_delete_report_corrupt(state, buf, "a damaged base");
+			cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 		for (int k = 0; k < n; k++)
 		{
 			if (cb_delete_is_dead(state, &tids[k]))
@@ -269,7 +258,7 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 		}
 	}
 	if (dead->nordinals > 0 && !cb_leaf_check(leaf))
-		cb_delete_report_corrupt(state, buf, "a damaged base");
+		cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 	if (skipped && leaf->nbase > 0)
 		state->skipped++;
 }
@@ -284,9 +273,10 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 	CbLeaf		leaf;
 
 	if (max > MaxIndexTuplesPerPage)
-		cb_delete_report_corrupt(state, buf, "too many items");
+		cb_report_corrupt(state->rel, BufferGetBlockNumber(buf),
+						  "It has %u items.", max);
 	if (!cb_leaf_open(&leaf, page))
-		cb_delete_report_corrupt(state, buf, "a damaged base");
+		cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 
 	dead->nordinals = dead->noffsets = 0;
 	cb_delete_find_packed(state, buf, &leaf, dead);

@@ -112,8 +112,9 @@ cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
 }
 
 int
-cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
-				CbArena *arena, CbRepack *repack, IndexTuple **items)
+cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
+				CbLeafBatch *batch, CbArena *arena, CbRepack *repack,
+				IndexTuple **items)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	OffsetNumber first = CbPageFirstPlain(page);
@@ -123,7 +124,7 @@ cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
 	int			next = 0;
 
 	if (!cb_leaf_open(&leaf, page))
-		cb_tree_report_damaged(kd->rel, page);
+		cb_leaf_report_damaged(kd->rel, blkno);
 	m.nbase = leaf.nbase;
 	m.base = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.nbase + 1));
 	m.items = cb_arena_alloc(arena, sizeof(IndexTuple) *
@@ -132,14 +133,14 @@ cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
 	repack->new_at = cb_arena_alloc(arena, sizeof(uint16) * (batch->n + 1));
 	repack->nplain = repack->nnew = 0;
 	if (!cb_leaf_read_all(&leaf, arena, m.base))
-		cb_tree_report_damaged(kd->rel, page);
+		cb_leaf_report_damaged(kd->rel, blkno);
 
 	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
 	{
 		IndexTuple	plain = cb_page_get_entry(page, off);
 
 		if (plain == NULL)
-			cb_tree_report_damaged(kd->rel, page);
+			cb_page_report_entry(kd->rel, blkno, off);
 		while (next < batch->n && batch->offsets[next] == off)
 			cb_repack_add_new(&m, batch->tuples[next++]);
 		cb_repack_add_plain(&m, plain);

@@ -557,11 +557,9 @@ cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbCut *cut,
 	BlockNumber left = BufferGetBlockNumber(missing->bufs[0]);
 
 	if (BTreeTupleGetDownLink(CbPageGetTuple(parent, off)) != left)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("could not find the downlink of page %u in index \"%s\"",
-						left, RelationGetRelationName(kd->rel)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(kd->rel, left,
+						  "Its downlink is not where its keys lead on level %u.",
+						  CbPageGetOpaque(parent)->level);
 	return OffsetNumberNext(off);
 }
 
@@ -859,9 +857,10 @@ cb_split_set_hikey(Page image, IndexTuple hikey)
  * lie left of, and the separator; NULL: there are no more than n.
  */
 static IndexTuple
-cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
+cb_split_find_place(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 					int *ordinal, OffsetNumber *off)
 {
+	Page		page = BufferGetPage(buf);
 	CbLeafTuple tuples[2];
 	IndexTuple	before = NULL;
 
@@ -876,7 +875,7 @@ cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
 
 		if (*ordinal < leaf->nbase &&
 			(base = cb_leaf_read(leaf, *ordinal, &tuples[*ordinal % 2])) == NULL)
-			cb_tree_report_damaged(kd->rel, page);
+			cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
 		if (*off <= PageGetMaxOffsetNumber(page))
 			plain = CbPageGetTuple(page, *off);
 		if (base == NULL && plain == NULL)
@@ -899,12 +898,13 @@ cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
  * separator as its high key; NULL: there is no room for that, or no such place.
  */
 static IndexTuple
-cb_split_make_halves(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
+cb_split_make_halves(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 					 Page left, Page right)
 {
+	Page		page = BufferGetPage(buf);
 	int			ordinal;
 	OffsetNumber off;
-	IndexTuple	hikey = cb_split_find_place(kd, page, leaf, n, &ordinal, &off);
+	IndexTuple	hikey = cb_split_find_place(kd, buf, leaf, n, &ordinal, &off);
 
 	if (hikey == NULL)
 		return NULL;
@@ -940,11 +940,11 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 #endif
 	Assert(!CbPageHasIncompleteSplit(page));
 	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
-		cb_tree_report_damaged(kd->rel, page);
+		cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
 	n = (leaf.nbase + PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page)) / 2;
 	for (; n > 0 && plan.hikey[0] == NULL; n /= 2)
 	{
-		plan.hikey[0] = cb_split_make_halves(kd, page, &leaf, n, left, right);
+		plan.hikey[0] = cb_split_make_halves(kd, buf, &leaf, n, left, right);
 #ifdef CB_MUTATE_C4_ASISROOM
 		break;
 #endif

@@ -568,11 +568,8 @@ cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
 static bool
 cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
 {
-	Page		right = BufferGetPage(pages->right);
-
-	if (!cb_unlink_is_level(right, 0) ||
-		!cb_share_merge(&unlinker->kd, BufferGetPage(pages->page[0]), right,
-						image))
+	if (!cb_unlink_is_level(BufferGetPage(pages->right), 0) ||
+		!cb_share_merge(&unlinker->kd, pages->page[0], pages->right, image))
 		return false;
 	cb_tree_check_still_locked(unlinker->rel, pages->left[0]);
 	cb_tree_check_still_locked(unlinker->rel, pages->page[0]);
