@@ -120,6 +120,19 @@ cb_page_report_header(Relation rel, BlockNumber blkno, Page page)
 					  header->pd_lower, header->pd_upper, header->pd_special);
 }
 
+/* An index of another version is not damaged, but cannot be read either. */
+static void
+cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
+{
+	if (version != CB_FORMAT_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" has format version %u at block %u, but this version of cache_batch reads version %d",
+						RelationGetRelationName(rel), version, blkno,
+						CB_FORMAT_VERSION),
+				 errhint("Please REINDEX it.")));
+}
+
 /*
  * Raises an error unless the page is one of ours.  An all-zero page is
  * reported too: whoever may meet one tests for it first.
@@ -134,15 +147,7 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 	if (CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
 		cb_report_corrupt(rel, blkno, "The page id is %04X, not %04X.",
 						  CbPageGetOpaque(page)->page_id, CB_PAGE_ID);
-	if (CbPageGetOpaque(page)->version < CB_FORMAT_OLDEST ||
-		CbPageGetOpaque(page)->version > CB_FORMAT_VERSION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" has format version %u, but this version of cache_batch reads versions %d to %d",
-						blkno, RelationGetRelationName(rel),
-						CbPageGetOpaque(page)->version, CB_FORMAT_OLDEST,
-						CB_FORMAT_VERSION),
-				 errhint("Please REINDEX it.")));
+	cb_page_check_version(rel, blkno, CbPageGetOpaque(page)->version);
 }
 
 /*
@@ -201,13 +206,7 @@ cb_page_check_meta(Relation rel, Page page)
 		meta->magic != CB_META_MAGIC)
 		cb_report_corrupt(rel, CB_METAPAGE_BLKNO,
 						  "It is not the metapage of a cachebatch index.");
-	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" has format version %u, but this version of cache_batch reads versions %d to %d",
-						RelationGetRelationName(rel), meta->version,
-						CB_FORMAT_OLDEST, CB_FORMAT_VERSION),
-				 errhint("Please REINDEX it.")));
+	cb_page_check_version(rel, CB_METAPAGE_BLKNO, meta->version);
 	return meta;
 }
 

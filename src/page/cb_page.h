@@ -26,13 +26,8 @@
 #include "base/cb_compat.h"
 #include "storage/bufpage.h"
 
-/*
- * Version of the on-disk format, in the metapage and in every page.  Version
- * 2 has packed leaves, version 3 range buffers; earlier pages and indexes are
- * read as they are, and get the new one page by page as they are written anew.
- */
-#define CB_FORMAT_VERSION	3
-#define CB_FORMAT_OLDEST	1
+/* version of the on-disk format, in the metapage and in every page */
+#define CB_FORMAT_VERSION	1
 
 #define CB_META_MAGIC		0xCBA7C401
 #define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
@@ -61,12 +56,11 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_ROOT				(1 << 4)	/* leftmost page of the top level */
 #define CBP_INCOMPLETE_SPLIT	(1 << 5)	/* right sibling has no downlink */
 #define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
-#define CBP_HALF_DEAD			(1 << 7)	/* not used */
-#define CBP_EMPTY				(1 << 8)	/* leaf that has lost all its entries */
-#define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has dead items */
-#define CBP_PACKED				(1 << 10)	/* leaf whose first item is a base */
-#define CBP_RANGE				(1 << 11)	/* lists runs: see cb_range_page.h */
-#define CBP_RUN					(1 << 12)	/* of a run */
+#define CBP_EMPTY				(1 << 7)	/* leaf that has lost all its entries */
+#define CBP_HAS_GARBAGE			(1 << 8)	/* hint: has dead items */
+#define CBP_PACKED				(1 << 9)	/* leaf whose first item is a base */
+#define CBP_RANGE				(1 << 10)	/* lists runs: see cb_range_page.h */
+#define CBP_RUN					(1 << 11)	/* of a run */
 
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
@@ -78,7 +72,7 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CbPageIsRightmost(page) \
 	(CbPageGetOpaque(page)->next == InvalidBlockNumber)
 #define CbPageIsGone(page) \
-	((CbPageGetOpaque(page)->flags & (CBP_DELETED | CBP_HALF_DEAD)) != 0)
+	((CbPageGetOpaque(page)->flags & CBP_DELETED) != 0)
 #define CbPageHasIncompleteSplit(page) \
 	((CbPageGetOpaque(page)->flags & CBP_INCOMPLETE_SPLIT) != 0)
 
@@ -165,8 +159,7 @@ typedef struct CbMetaPageData
 									 * page yet */
 	uint32		nlevels;
 	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
-	BlockNumber range_root;		/* the router of the range pages; 0: none.
-								 * Versions 1 and 2 have zeros here */
+	BlockNumber range_root;		/* the router of the range pages; 0: none */
 	uint32		map_incarnation;	/* hint: of the server, when the free space map
 									 * was seen to be complete; 0: it was not */
 } CbMetaPageData;

@@ -227,13 +227,12 @@ cb_range_init_first(Page router, Page range, BlockNumber range_blkno)
 	pfree(downlink);
 }
 
-/* Sets the metapage's link; it has version 3 and the level of runs then. */
+/* Sets the metapage's link; it has the level of runs then. */
 static void
 cb_range_set_meta(Page page, BlockNumber root)
 {
 	CbMetaPageData *meta = CbPageGetMeta(page);
 
-	meta->version = CB_FORMAT_VERSION;
 	meta->range_root = root;
 	if (meta->nlevels == 2)
 	{
@@ -241,8 +240,6 @@ cb_range_set_meta(Page page, BlockNumber root)
 		meta->levels[1] = CB_LEVEL_RUNS;
 		meta->nlevels = 3;
 	}
-	((PageHeader) page)->pd_lower =
-		((char *) meta + sizeof(CbMetaPageData)) - (char *) page;
 }
 
 BlockNumber

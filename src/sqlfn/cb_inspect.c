@@ -181,8 +181,7 @@ cb_inspect_flags(uint16 flags)
 {
 	static const char *const names[] = {
 		"meta", "leaf", "internal", "journal", "root", "incomplete_split",
-		"deleted", "half_dead", "empty", "has_garbage", "packed",
-		"range", "run"
+		"deleted", "empty", "has_garbage", "packed", "range", "run"
 	};
 	Datum		set[lengthof(names)];
 	int			n = 0;

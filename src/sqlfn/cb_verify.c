@@ -284,7 +284,7 @@ cb_verify_tree_flags(CbVerify *v)
 	CbPageOpaque opaque = CbPageGetOpaque(v->page.data);
 	uint16		kind = v->level == 0 ? CBP_LEAF : CBP_INTERNAL;
 	uint16		kinds = CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL |
-		CBP_DELETED | CBP_HALF_DEAD | CBP_RANGE | CBP_RUN;
+		CBP_DELETED | CBP_RANGE | CBP_RUN;
 
 	if ((opaque->flags & kinds) != kind)
 		cb_verify_fail(v, "A page of level %u has the flags %04X.",
@@ -299,7 +299,7 @@ cb_verify_tree_flags(CbVerify *v)
 	if (v->level > 0)
 		cb_page_check_downlinks(v->rel, v->blkno, v->page.data);
 	if (CbPageIsPacked(v->page.data) &&
-		(v->level > 0 || opaque->version < 2 ||
+		(v->level > 0 ||
 		 PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data)))
 		cb_verify_fail(v, "It is marked as packed, but cannot be.");
 	if ((opaque->flags & CBP_EMPTY) != 0 &&
