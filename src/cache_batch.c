@@ -24,10 +24,10 @@
 #include "fmgr.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
 #include "storage/ipc.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 PG_MODULE_MAGIC;
 

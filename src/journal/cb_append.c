@@ -21,10 +21,10 @@
 #include "base/cb_recent.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/proc.h"
-#include "wal/cb_wal.h"
 
 /* entries of a batch that go to one page, as the bytes that it will hold */
 typedef struct CbAppendChunk

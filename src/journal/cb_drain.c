@@ -17,8 +17,8 @@
 #include "base/cb_base.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
-#include "wal/cb_wal.h"
 
 /*
  * Read everything from the tail to the head as it is now, or to the limit,

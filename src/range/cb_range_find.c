@@ -18,9 +18,9 @@
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 BlockNumber
 cb_range_root(Relation rel)

@@ -20,11 +20,11 @@
 #include "base/cb_ring.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 /* ---------- looking at a range ---------- */
 

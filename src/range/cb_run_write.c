@@ -16,8 +16,8 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "range/cb_range.h"
-#include "wal/cb_wal.h"
 
 /* entries of a data page, to begin with, and tries to find how many fit */
 #define CB_RUN_GUESS	500

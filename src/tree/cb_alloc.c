@@ -27,6 +27,7 @@
 #include "access/xlogutils.h"
 #include "base/cb_ring.h"
 #include "common/hashfn.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "storage/freespace.h"
 #include "storage/fsm_internals.h"
@@ -36,7 +37,6 @@
 #include "tree/cb_tree.h"
 #include "utils/pgstat_internal.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 /* deleted pages from the map that may not be free yet, before it is left alone */
 #define CB_ALLOC_TRIES	4

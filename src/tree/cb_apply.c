@@ -24,11 +24,11 @@
 #include "base/cb_ring.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
-#include "wal/cb_wal.h"
 
 /*
  * Put n tuples into a page that has the room, and log it.  info is

@@ -33,11 +33,11 @@
 #include "base/cb_waiter.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/standby.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 /*
  * Table pages asked for each of the two reasons: for each new entry and besides;

@@ -36,6 +36,7 @@
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
+#include "page/cb_wal.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -45,7 +46,6 @@
 #include "tree/cb_tree.h"
 #include "utils/backend_progress.h"
 #include "utils/rel.h"
-#include "wal/cb_wal.h"
 
 typedef struct CbDeleteState
 {

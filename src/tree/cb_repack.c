@@ -18,10 +18,10 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
-#include "wal/cb_wal.h"
 
 /*
  * A leaf of n entries that would have less room left is split: next time soon

@@ -30,9 +30,9 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 /* room that each leaf keeps, or that one has that is worth filling up */
 #define CB_SHARE_RESERVE	(CB_PAGE_ROOM / 16)

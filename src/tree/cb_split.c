@@ -29,9 +29,9 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
-#include "wal/cb_wal.h"
 
 #define CB_MAX_PARTS	(CB_MAX_SPLIT_PAGES + 1)
 

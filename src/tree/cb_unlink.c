@@ -53,6 +53,7 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "page/cb_wal.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
@@ -60,7 +61,6 @@
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "wal/cb_wal.h"
 
 /* times that a leaf is tried whose neighbours are found to have changed */
 #define CB_UNLINK_TRIES		3

@@ -13,8 +13,8 @@
 #include "access/xlog.h"
 #include "access/xlogutils.h"
 #include "page/cb_leaf.h"
+#include "page/cb_wal.h"
 #include "storage/bufmgr.h"
-#include "wal/cb_wal.h"
 
 static CbRedoFunction cb_redo_functions[CB_NUM_WAL_ACTIONS];
 
