@@ -33,6 +33,42 @@ PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
+/* What is done with each kind of WAL record. */
+static const CbWalAction cb_wal_actions[CB_NUM_WAL_ACTIONS] = {
+	[XLOG_CB_JOURNAL_APPEND >> 4] = {"JOURNAL_APPEND",
+		cb_redo_journal_append, cb_describe_journal_append},
+	[XLOG_CB_JOURNAL_TRUNCATE >> 4] = {"JOURNAL_TRUNCATE",
+		cb_redo_journal_truncate, cb_describe_journal_truncate},
+	[XLOG_CB_LEAF_BATCH >> 4] = {"LEAF_BATCH",
+		cb_redo_insert, cb_describe_insert},
+	[XLOG_CB_SPLIT >> 4] = {"SPLIT",
+		cb_redo_split, cb_describe_split},
+	[XLOG_CB_INTERNAL_INSERT >> 4] = {"INTERNAL_INSERT",
+		cb_redo_insert, cb_describe_insert},
+	[XLOG_CB_NEWROOT >> 4] = {"NEWROOT",
+		cb_redo_newroot, cb_describe_newroot},
+	[XLOG_CB_VACUUM_LEAF >> 4] = {"VACUUM_LEAF",
+		cb_redo_vacuum_leaf, cb_describe_vacuum_leaf},
+	[XLOG_CB_LEAF_PACK >> 4] = {"LEAF_PACK",
+		cb_redo_leaf_pack, cb_describe_leaf_pack},
+	[XLOG_CB_SHARE >> 4] = {"SHARE",
+		cb_redo_share, cb_describe_share},
+	[XLOG_CB_UNLINK >> 4] = {"UNLINK",
+		cb_redo_unlink, cb_describe_unlink},
+	[XLOG_CB_REUSE_PAGE >> 4] = {"REUSE_PAGE",
+		cb_redo_reuse_page, cb_describe_reuse_page},
+	[XLOG_CB_LEAF_DELETE >> 4] = {"LEAF_DELETE",
+		cb_redo_leaf_delete, cb_describe_leaf_delete},
+	[XLOG_CB_RANGE_PAGES >> 4] = {"RANGE_PAGES",
+		cb_redo_range_pages, NULL},
+	[XLOG_CB_SPILL >> 4] = {"SPILL",
+		cb_redo_spill, cb_describe_spill},
+	[XLOG_CB_RETIRE >> 4] = {"RETIRE",
+		cb_redo_retire, cb_describe_retire},
+	[XLOG_CB_RUN_FREE >> 4] = {"RUN_FREE",
+		cb_redo_run_free, cb_describe_run_free}
+};
+
 static shmem_request_hook_type prev_shmem_request_hook;
 static shmem_startup_hook_type prev_shmem_startup_hook;
 
@@ -63,28 +99,6 @@ cb_shmem_startup(void)
 }
 
 static void
-cb_register_wal(void)
-{
-	cb_wal_register();
-	cb_wal_set_redo(XLOG_CB_JOURNAL_APPEND, cb_redo_journal_append);
-	cb_wal_set_redo(XLOG_CB_JOURNAL_TRUNCATE, cb_redo_journal_truncate);
-	cb_wal_set_redo(XLOG_CB_LEAF_BATCH, cb_redo_insert);
-	cb_wal_set_redo(XLOG_CB_SPLIT, cb_redo_split);
-	cb_wal_set_redo(XLOG_CB_INTERNAL_INSERT, cb_redo_insert);
-	cb_wal_set_redo(XLOG_CB_NEWROOT, cb_redo_newroot);
-	cb_wal_set_redo(XLOG_CB_VACUUM_LEAF, cb_redo_vacuum_leaf);
-	cb_wal_set_redo(XLOG_CB_LEAF_PACK, cb_redo_leaf_pack);
-	cb_wal_set_redo(XLOG_CB_SHARE, cb_redo_share);
-	cb_wal_set_redo(XLOG_CB_UNLINK, cb_redo_unlink);
-	cb_wal_set_redo(XLOG_CB_REUSE_PAGE, cb_redo_reuse_page);
-	cb_wal_set_redo(XLOG_CB_LEAF_DELETE, cb_redo_leaf_delete);
-	cb_wal_set_redo(XLOG_CB_RANGE_PAGES, cb_redo_range_pages);
-	cb_wal_set_redo(XLOG_CB_SPILL, cb_redo_spill);
-	cb_wal_set_redo(XLOG_CB_RETIRE, cb_redo_retire);
-	cb_wal_set_redo(XLOG_CB_RUN_FREE, cb_redo_run_free);
-}
-
-static void
 cb_install_hooks(void)
 {
 	prev_shmem_request_hook = shmem_request_hook;
@@ -107,6 +121,6 @@ _PG_init(void)
 	if (!cb_preloaded)
 		return;
 
-	cb_register_wal();
+	cb_wal_register(cb_wal_actions);
 	cb_install_hooks();
 }

@@ -3,7 +3,8 @@
  * cb_rmgr.c
  *	  The resource manager: dispatch of redo, description, masking.
  *
- * See cb_wal.h for the records and for where their redo functions live.
+ * See cb_wal.h for the records.  What is done with each kind of them stands in
+ * one table (cache_batch.c): their redo functions are the upper layers'.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,13 +17,13 @@
 #include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 
-static CbRedoFunction cb_redo_functions[CB_NUM_WAL_ACTIONS];
+/* by number: the upper half of a record's info */
+static const CbWalAction *cb_rmgr_actions = NULL;
 
-void
-cb_wal_set_redo(uint8 info, CbRedoFunction redo)
+static inline const CbWalAction *
+cb_rmgr_action(uint8 info)
 {
-	Assert((info >> 4) < CB_NUM_WAL_ACTIONS);
-	cb_redo_functions[info >> 4] = redo;
+	return &cb_rmgr_actions[info >> 4];
 }
 
 static void
@@ -30,182 +31,157 @@ cb_rmgr_redo(XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK;
 
-	if ((info >> 4) >= CB_NUM_WAL_ACTIONS ||
-		cb_redo_functions[info >> 4] == NULL)
+	if (cb_rmgr_action(info)->redo == NULL)
 		elog(PANIC, "cache_batch: unknown WAL record type %u", info);
-	cb_redo_functions[info >> 4] (record);
-}
-
-/* Pages of the journal, and pages that come and go. */
-static void
-cb_rmgr_desc_space(StringInfo buf, uint8 info, char *rec)
-{
-	if (info == XLOG_CB_JOURNAL_APPEND)
-	{
-		xl_cb_journal_append *xlrec = (xl_cb_journal_append *) rec;
-
-		appendStringInfo(buf, "seq " UINT64_FORMAT "%s", xlrec->seq,
-						 xlrec->is_new ? ", new page" : "");
-	}
-	else if (info == XLOG_CB_JOURNAL_TRUNCATE)
-	{
-		xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) rec;
-
-		appendStringInfo(buf, "tail " UINT64_FORMAT "/%u, block %u",
-						 CbPosSeq(xlrec->tail), CbPosOff(xlrec->tail),
-						 xlrec->tail_block);
-	}
-	else if (info == XLOG_CB_UNLINK)
-	{
-		xl_cb_unlink *xlrec = (xl_cb_unlink *) rec;
-
-		appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u%s",
-						 xlrec->npages, xlrec->offset,
-						 EpochFromFullTransactionId(xlrec->safexid),
-						 XidFromFullTransactionId(xlrec->safexid),
-						 xlrec->merged ? ", merged" : "");
-	}
-	else if (info == XLOG_CB_REUSE_PAGE)
-	{
-		xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) rec;
-
-		appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u",
-						 xlrec->node.spcNode, xlrec->node.dbNode,
-						 xlrec->node.relNode, xlrec->block,
-						 EpochFromFullTransactionId(xlrec->safexid),
-						 XidFromFullTransactionId(xlrec->safexid));
-	}
-}
-
-/* What changes the entries of a leaf. */
-static void
-cb_rmgr_desc_leaf(StringInfo buf, uint8 info, char *rec)
-{
-	if (info == XLOG_CB_VACUUM_LEAF)
-	{
-		xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) rec;
-
-		appendStringInfo(buf, "nitems %u, nordinals %u",
-						 xlrec->nitems, xlrec->nordinals);
-	}
-	else if (info == XLOG_CB_LEAF_DELETE)
-	{
-		xl_cb_leaf_delete *xlrec = (xl_cb_leaf_delete *) rec;
-
-		appendStringInfo(buf, "horizon %u, nitems %u, nordinals %u",
-						 xlrec->horizon, xlrec->nitems, xlrec->nordinals);
-	}
-	else if (info == XLOG_CB_LEAF_PACK)
-	{
-		xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) rec;
-
-		appendStringInfo(buf, "nplain %u, nnew %u",
-						 xlrec->nplain, xlrec->nnew);
-	}
-	else if (info == XLOG_CB_SHARE)
-	{
-		xl_cb_share *xlrec = (xl_cb_share *) rec;
-
-		appendStringInfo(buf, "nleaves %u, off %u",
-						 xlrec->nleaves, xlrec->off);
-	}
-}
-
-/* Runs and the pages that list them. */
-static void
-cb_rmgr_desc_range(StringInfo buf, uint8 info, char *rec)
-{
-	if (info == XLOG_CB_SPILL)
-		appendStringInfo(buf, "npages %u", ((xl_cb_spill *) rec)->npages);
-	else if (info == XLOG_CB_RETIRE)
-	{
-		xl_cb_retire *xlrec = (xl_cb_retire *) rec;
-
-		appendStringInfo(buf, "nitems %u, safexid %u:%u", xlrec->nitems,
-						 EpochFromFullTransactionId(xlrec->safexid),
-						 XidFromFullTransactionId(xlrec->safexid));
-	}
-	else if (info == XLOG_CB_RUN_FREE)
-	{
-		xl_cb_run_free *xlrec = (xl_cb_run_free *) rec;
-
-		appendStringInfo(buf, "offset %u, npages %u",
-						 xlrec->offset, xlrec->npages);
-	}
+	cb_rmgr_action(info)->redo(record);
 }
 
 static void
 cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK;
-	char	   *rec = XLogRecGetData(record);
 
-	if (info == XLOG_CB_LEAF_BATCH || info == XLOG_CB_INTERNAL_INSERT)
-	{
-		xl_cb_insert *xlrec = (xl_cb_insert *) rec;
-
-		appendStringInfo(buf, "nitems %u, nchildren %u",
-						 xlrec->nitems, xlrec->nchildren);
-	}
-	else if (info == XLOG_CB_SPLIT)
-	{
-		xl_cb_split *xlrec = (xl_cb_split *) rec;
-
-		appendStringInfo(buf, "level %u, nnew %u, nchildren %u",
-						 xlrec->level, xlrec->nnew, xlrec->nchildren);
-	}
-	else if (info == XLOG_CB_NEWROOT)
-	{
-		xl_cb_newroot *xlrec = (xl_cb_newroot *) rec;
-
-		appendStringInfo(buf, "root %u, level %u, nchildren %u",
-						 xlrec->root, xlrec->level, xlrec->nchildren);
-	}
-	cb_rmgr_desc_space(buf, info, rec);
-	cb_rmgr_desc_leaf(buf, info, rec);
-	cb_rmgr_desc_range(buf, info, rec);
+	if (cb_rmgr_action(info)->describe != NULL)
+		cb_rmgr_action(info)->describe(buf, XLogRecGetData(record));
 }
 
 static const char *
 cb_rmgr_identify(uint8 info)
 {
-	switch (info & ~XLR_INFO_MASK)
-	{
-		case XLOG_CB_JOURNAL_APPEND:
-			return "JOURNAL_APPEND";
-		case XLOG_CB_JOURNAL_TRUNCATE:
-			return "JOURNAL_TRUNCATE";
-		case XLOG_CB_LEAF_BATCH:
-			return "LEAF_BATCH";
-		case XLOG_CB_SPLIT:
-			return "SPLIT";
-		case XLOG_CB_INTERNAL_INSERT:
-			return "INTERNAL_INSERT";
-		case XLOG_CB_NEWROOT:
-			return "NEWROOT";
-		case XLOG_CB_VACUUM_LEAF:
-			return "VACUUM_LEAF";
-		case XLOG_CB_LEAF_PACK:
-			return "LEAF_PACK";
-		case XLOG_CB_SHARE:
-			return "SHARE";
-		case XLOG_CB_UNLINK:
-			return "UNLINK";
-		case XLOG_CB_REUSE_PAGE:
-			return "REUSE_PAGE";
-		case XLOG_CB_LEAF_DELETE:
-			return "LEAF_DELETE";
-		case XLOG_CB_RANGE_PAGES:
-			return "RANGE_PAGES";
-		case XLOG_CB_SPILL:
-			return "SPILL";
-		case XLOG_CB_RETIRE:
-			return "RETIRE";
-		case XLOG_CB_RUN_FREE:
-			return "RUN_FREE";
-	}
-	return NULL;
+	return cb_rmgr_action(info & ~XLR_INFO_MASK)->name;
 }
+
+/* ---------- description of each kind of record ---------- */
+
+void
+cb_describe_journal_append(StringInfo buf, const char *rec)
+{
+	const xl_cb_journal_append *xlrec = (const xl_cb_journal_append *) rec;
+
+	appendStringInfo(buf, "seq " UINT64_FORMAT "%s", xlrec->seq,
+					 xlrec->is_new ? ", new page" : "");
+}
+
+void
+cb_describe_journal_truncate(StringInfo buf, const char *rec)
+{
+	const xl_cb_journal_truncate *xlrec = (const xl_cb_journal_truncate *) rec;
+
+	appendStringInfo(buf, "tail " UINT64_FORMAT "/%u, block %u",
+					 CbPosSeq(xlrec->tail), CbPosOff(xlrec->tail),
+					 xlrec->tail_block);
+}
+
+void
+cb_describe_insert(StringInfo buf, const char *rec)
+{
+	const xl_cb_insert *xlrec = (const xl_cb_insert *) rec;
+
+	appendStringInfo(buf, "nitems %u, nchildren %u",
+					 xlrec->nitems, xlrec->nchildren);
+}
+
+void
+cb_describe_split(StringInfo buf, const char *rec)
+{
+	const xl_cb_split *xlrec = (const xl_cb_split *) rec;
+
+	appendStringInfo(buf, "level %u, nnew %u, nchildren %u",
+					 xlrec->level, xlrec->nnew, xlrec->nchildren);
+}
+
+void
+cb_describe_newroot(StringInfo buf, const char *rec)
+{
+	const xl_cb_newroot *xlrec = (const xl_cb_newroot *) rec;
+
+	appendStringInfo(buf, "root %u, level %u, nchildren %u",
+					 xlrec->root, xlrec->level, xlrec->nchildren);
+}
+
+void
+cb_describe_vacuum_leaf(StringInfo buf, const char *rec)
+{
+	const xl_cb_vacuum_leaf *xlrec = (const xl_cb_vacuum_leaf *) rec;
+
+	appendStringInfo(buf, "nitems %u, nordinals %u",
+					 xlrec->nitems, xlrec->nordinals);
+}
+
+void
+cb_describe_leaf_pack(StringInfo buf, const char *rec)
+{
+	const xl_cb_leaf_pack *xlrec = (const xl_cb_leaf_pack *) rec;
+
+	appendStringInfo(buf, "nplain %u, nnew %u", xlrec->nplain, xlrec->nnew);
+}
+
+void
+cb_describe_share(StringInfo buf, const char *rec)
+{
+	const xl_cb_share *xlrec = (const xl_cb_share *) rec;
+
+	appendStringInfo(buf, "nleaves %u, off %u", xlrec->nleaves, xlrec->off);
+}
+
+void
+cb_describe_unlink(StringInfo buf, const char *rec)
+{
+	const xl_cb_unlink *xlrec = (const xl_cb_unlink *) rec;
+
+	appendStringInfo(buf, "npages %u, offset %u, safexid %u:%u%s",
+					 xlrec->npages, xlrec->offset,
+					 EpochFromFullTransactionId(xlrec->safexid),
+					 XidFromFullTransactionId(xlrec->safexid),
+					 xlrec->merged ? ", merged" : "");
+}
+
+void
+cb_describe_reuse_page(StringInfo buf, const char *rec)
+{
+	const xl_cb_reuse_page *xlrec = (const xl_cb_reuse_page *) rec;
+
+	appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u",
+					 xlrec->node.spcNode, xlrec->node.dbNode,
+					 xlrec->node.relNode, xlrec->block,
+					 EpochFromFullTransactionId(xlrec->safexid),
+					 XidFromFullTransactionId(xlrec->safexid));
+}
+
+void
+cb_describe_leaf_delete(StringInfo buf, const char *rec)
+{
+	const xl_cb_leaf_delete *xlrec = (const xl_cb_leaf_delete *) rec;
+
+	appendStringInfo(buf, "horizon %u, nitems %u, nordinals %u",
+					 xlrec->horizon, xlrec->nitems, xlrec->nordinals);
+}
+
+void
+cb_describe_spill(StringInfo buf, const char *rec)
+{
+	appendStringInfo(buf, "npages %u", ((const xl_cb_spill *) rec)->npages);
+}
+
+void
+cb_describe_retire(StringInfo buf, const char *rec)
+{
+	const xl_cb_retire *xlrec = (const xl_cb_retire *) rec;
+
+	appendStringInfo(buf, "nitems %u, safexid %u:%u", xlrec->nitems,
+					 EpochFromFullTransactionId(xlrec->safexid),
+					 XidFromFullTransactionId(xlrec->safexid));
+}
+
+void
+cb_describe_run_free(StringInfo buf, const char *rec)
+{
+	const xl_cb_run_free *xlrec = (const xl_cb_run_free *) rec;
+
+	appendStringInfo(buf, "offset %u, npages %u", xlrec->offset, xlrec->npages);
+}
+
+/* ---------- masking, registration ---------- */
 
 /*
  * Masks what redo may leave different.
@@ -249,10 +225,14 @@ static const RmgrData cb_rmgr = {
 	.rm_mask = cb_rmgr_mask
 };
 
-/* Called at preload only: the server refuses it at any other time. */
+/*
+ * Registers the resource manager; actions: CB_NUM_WAL_ACTIONS of them, to stay.
+ * Called at preload only: the server refuses it at any other time.
+ */
 void
-cb_wal_register(void)
+cb_wal_register(const CbWalAction *actions)
 {
+	cb_rmgr_actions = actions;
 	RegisterCustomRmgr(CB_RMGR_ID, unconstify(RmgrData *, &cb_rmgr));
 }
 

@@ -7,9 +7,9 @@
  * uses that page's old image and the record only (I10): never another page,
  * an operator class or shared memory.
  *
- * The actions live in upper layers, their redo functions beside them; they
- * are handed to the resource manager by cb_wal_set_redo() at load time, so
- * that this layer includes none of them.
+ * The actions live in upper layers, their redo functions beside them.  So the
+ * table of what is done with each kind of record is cache_batch.c's, and is
+ * handed to the resource manager when the library is loaded.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +18,7 @@
 
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
+#include "lib/stringinfo.h"
 #include "page/cb_page.h"
 #include "storage/relfilenode.h"
 
@@ -277,11 +278,33 @@ typedef struct xl_cb_run_free
 
 #define SizeOfCbRunFree (offsetof(xl_cb_run_free, npages) + sizeof(uint16))
 
-typedef void (*CbRedoFunction) (XLogReaderState *record);
+/* what is done with a kind of record */
+typedef struct CbWalAction
+{
+	const char *name;
+	void		(*redo) (XLogReaderState *record);
+	void		(*describe) (StringInfo buf, const char *rec);	/* or NULL */
+} CbWalAction;
 
-extern void cb_wal_register(void);
-extern void cb_wal_set_redo(uint8 info, CbRedoFunction redo);
+/* cb_rmgr.c */
+extern void cb_wal_register(const CbWalAction *actions);
 extern void cb_wal_redo_clear_incomplete(XLogReaderState *record,
 										 uint8 first_block, int nchildren);
+
+/* each appends what a record of its kind says */
+extern void cb_describe_journal_append(StringInfo buf, const char *rec);
+extern void cb_describe_journal_truncate(StringInfo buf, const char *rec);
+extern void cb_describe_insert(StringInfo buf, const char *rec);
+extern void cb_describe_split(StringInfo buf, const char *rec);
+extern void cb_describe_newroot(StringInfo buf, const char *rec);
+extern void cb_describe_vacuum_leaf(StringInfo buf, const char *rec);
+extern void cb_describe_leaf_pack(StringInfo buf, const char *rec);
+extern void cb_describe_share(StringInfo buf, const char *rec);
+extern void cb_describe_unlink(StringInfo buf, const char *rec);
+extern void cb_describe_reuse_page(StringInfo buf, const char *rec);
+extern void cb_describe_leaf_delete(StringInfo buf, const char *rec);
+extern void cb_describe_spill(StringInfo buf, const char *rec);
+extern void cb_describe_retire(StringInfo buf, const char *rec);
+extern void cb_describe_run_free(StringInfo buf, const char *rec);
 
 #endif							/* CB_WAL_H */
