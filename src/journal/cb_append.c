@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_recent.h"
 #include "journal/cb_journal.h"
@@ -132,46 +131,33 @@ cb_redo_journal_append(XLogReaderState *record)
 	xl_cb_journal_append *xlrec = (xl_cb_journal_append *) XLogRecGetData(record);
 	BlockNumber blkno;
 	Buffer		buf;
-	bool		redo = true;
+	Page		page;
 
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &blkno);
-	if (xlrec->is_new)
-		buf = XLogInitBufferForRedo(record, 0);
-	else
-		redo = XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO;
-	if (redo)
+	page = xlrec->is_new ? cb_redo_begin_init(record, 0, &buf) :
+		cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 
 		if (xlrec->is_new)
 			cb_page_init_journal(page, xlrec->seq);
 		cb_page_append_journal(page, data, len);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 
 	/* only now is the page reachable */
 	for (int i = 1; i <= 2; i++)
 	{
 		if (!XLogRecHasBlockRef(record, i))
 			continue;
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
-		{
-			Page		page = BufferGetPage(buf);
-
-			if (i == 1)
-				CbPageGetOpaque(page)->next = blkno;
-			else
-				CbPageGetMeta(page)->journal_tail_block = blkno;
-			PageSetLSN(page, record->EndRecPtr);
-			MarkBufferDirty(buf);
-		}
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
+		page = cb_redo_begin(record, i, &buf);
+		if (page != NULL && i == 1)
+			CbPageGetOpaque(page)->next = blkno;
+		else if (page != NULL)
+			CbPageGetMeta(page)->journal_tail_block = blkno;
+		cb_redo_end(record, page, buf);
 	}
 }
 

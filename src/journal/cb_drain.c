@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
@@ -167,15 +166,9 @@ cb_redo_journal_truncate(XLogReaderState *record)
 {
 	xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-	{
-		Page		page = BufferGetPage(buf);
-
+	if (page != NULL)
 		cb_drain_set_tail(page, xlrec->tail, xlrec->tail_block);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
-	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

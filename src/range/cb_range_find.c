@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
@@ -437,11 +436,5 @@ cb_redo_range_pages(XLogReaderState *record)
 	static const uint8 order[] = {1, 2, 0};
 
 	for (int i = 0; i < lengthof(order); i++)
-	{
-		Buffer		buf;
-
-		if (XLogReadBufferForRedo(record, order[i], &buf) != BLK_RESTORED)
-			elog(PANIC, "cache_batch: a record of range pages has no images");
-		UnlockReleaseBuffer(buf);
-	}
+		UnlockReleaseBuffer(cb_redo_image(record, order[i]));
 }

@@ -15,7 +15,6 @@
 #include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_ring.h"
 #include "base/cb_waiter.h"
@@ -352,21 +351,18 @@ cb_redo_retire(XLogReaderState *record)
 {
 	xl_cb_retire xlrec;
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRetire);
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
 		OffsetNumber offsets[CB_RANGE_MAX_RUNS];
 
 		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
 			   xlrec.nitems * sizeof(OffsetNumber));
-		cb_range_page_retire(BufferGetPage(buf), offsets, xlrec.nitems,
-							 xlrec.safexid);
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
+		cb_range_page_retire(page, offsets, xlrec.nitems, xlrec.safexid);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }
 
 /* ---------- freeing ---------- */
@@ -533,22 +529,16 @@ cb_redo_run_free(XLogReaderState *record)
 {
 	xl_cb_run_free xlrec;
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-	{
-		PageIndexTupleDelete(BufferGetPage(buf), xlrec.offset);
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
-	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	if (page != NULL)
+		PageIndexTupleDelete(page, xlrec.offset);
+	cb_redo_end(record, page, buf);
 	for (int i = 1; i <= xlrec.npages; i++)
 	{
-		buf = XLogInitBufferForRedo(record, i);
-		cb_run_free_page(BufferGetPage(buf));
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
-		UnlockReleaseBuffer(buf);
+		page = cb_redo_begin_init(record, i, &buf);
+		cb_run_free_page(page);
+		cb_redo_end(record, page, buf);
 	}
 }

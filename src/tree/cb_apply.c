@@ -18,7 +18,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "base/cb_ring.h"
@@ -84,10 +83,10 @@ cb_redo_insert(XLogReaderState *record)
 {
 	xl_cb_insert *xlrec = (xl_cb_insert *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		Size		offsets_len = xlrec->nitems * sizeof(OffsetNumber);
@@ -99,12 +98,9 @@ cb_redo_insert(XLogReaderState *record)
 		memcpy(tuples.data, data + offsets_len, len - offsets_len);
 		cb_page_insert_batch(page, xlrec->nitems, offsets, tuples.data,
 							 len - offsets_len);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
-	cb_wal_redo_clear_incomplete(record, 1, xlrec->nchildren);
+	cb_redo_end(record, page, buf);
+	cb_redo_clear_incomplete(record, 1, xlrec->nchildren);
 }
 
 /* ---------- one leaf ---------- */

@@ -585,6 +585,7 @@ cb_redo_leaf_delete(XLogReaderState *record)
 {
 	xl_cb_leaf_delete *xlrec = (xl_cb_leaf_delete *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page;
 
 	if (InHotStandby)
 	{
@@ -593,14 +594,8 @@ cb_redo_leaf_delete(XLogReaderState *record)
 		XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
 		ResolveRecoveryConflictWithSnapshot(xlrec->horizon, node);
 	}
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-	{
-		Page		page = BufferGetPage(buf);
-
+	page = cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
-	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

@@ -30,7 +30,6 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "commands/progress.h"
 #include "commands/vacuum.h"
@@ -124,18 +123,14 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 {
 	xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
-
 		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
 		CbPageGetOpaque(page)->cycleid = 0;
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }
 
 /* ---------- what is dead ---------- */

@@ -15,7 +15,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
@@ -243,10 +242,10 @@ cb_redo_leaf_pack(XLogReaderState *record)
 {
 	xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		places = (xlrec->nplain + xlrec->nnew) * sizeof(uint16);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
@@ -262,11 +261,8 @@ cb_redo_leaf_pack(XLogReaderState *record)
 		repack.tuples = tuples;
 		repack.tuples_len = len - places;
 		cb_redo_repack_page(page, &repack);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 		pfree(at);
 		pfree(tuples);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

@@ -26,7 +26,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
@@ -513,11 +512,11 @@ cb_redo_share(XLogReaderState *record)
 	xl_cb_share *xlrec = (xl_cb_share *) XLogRecGetData(record);
 	Buffer		bufs[CB_SHARE_MAX_PARTS + 1];
 	Buffer		buf;
+	Page		page;
 
 	for (int i = xlrec->nleaves; i > 0; i--)
 	{
-		if (XLogReadBufferForRedo(record, i, &bufs[i]) != BLK_RESTORED)
-			elog(PANIC, "cache_batch: shared leaves without page image");
+		bufs[i] = cb_redo_image(record, i);
 #ifdef CB_MUTATE_I11_SHARE
 		LockBuffer(bufs[i], BUFFER_LOCK_UNLOCK);
 #endif
@@ -529,18 +528,15 @@ cb_redo_share(XLogReaderState *record)
 #endif
 	for (int i = xlrec->nleaves; i > 0; i--)
 		UnlockReleaseBuffer(bufs[i]);
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	page = cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		PGAlignedBlock downlink;
 
 		memcpy(downlink.data, data, len);
 		cb_share_set_downlink(page, xlrec->off, (IndexTuple) downlink.data);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

@@ -25,7 +25,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
@@ -518,27 +517,19 @@ cb_redo_newroot(XLogReaderState *record)
 {
 	xl_cb_newroot *xlrec = (xl_cb_newroot *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page;
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-		elog(PANIC, "cache_batch: new root without page image");
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
-
-	for (int i = 1; i < 2 + xlrec->nchildren; i++)
+	UnlockReleaseBuffer(cb_redo_image(record, 0));
+	page = cb_redo_begin(record, 1, &buf);
+	if (page != NULL)
+		cb_split_set_root(page, xlrec->root, xlrec->level);
+	cb_redo_end(record, page, buf);
+	for (int i = 2; i < 2 + xlrec->nchildren; i++)
 	{
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
-		{
-			Page		page = BufferGetPage(buf);
-
-			if (i == 1)
-				cb_split_set_root(page, xlrec->root, xlrec->level);
-			else
-				cb_split_demote_root(page);
-			PageSetLSN(page, record->EndRecPtr);
-			MarkBufferDirty(buf);
-		}
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
+		page = cb_redo_begin(record, i, &buf);
+		if (page != NULL)
+			cb_split_demote_root(page);
+		cb_redo_end(record, page, buf);
 	}
 }
 
@@ -973,13 +964,6 @@ cb_redo_split(XLogReaderState *record)
 	xl_cb_split *xlrec = (xl_cb_split *) XLogRecGetData(record);
 
 	for (int i = xlrec->nnew; i >= 0; i--)
-	{
-		Buffer		buf;
-
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
-			elog(PANIC, "cache_batch: split without page image");
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
-	}
-	cb_wal_redo_clear_incomplete(record, 1 + xlrec->nnew, xlrec->nchildren);
+		UnlockReleaseBuffer(cb_redo_image(record, i));
+	cb_redo_clear_incomplete(record, 1 + xlrec->nnew, xlrec->nchildren);
 }
