@@ -190,59 +190,69 @@ cb_append_is_page(Page page, uint64 seq)
  * Numbers are never used twice: a page with a greater one comes later.
  */
 static void
-cb_append_skip(Relation rel, BlockNumber *blkno, uint64 *seq)
+cb_append_skip(CbJournalWalk *walk)
 {
-	BlockNumber later = cb_recent_find_end(rel);
+	BlockNumber later = cb_recent_find_end(walk->rel);
 	Buffer		buf;
 	Page		page;
 
-	if (later == InvalidBlockNumber || later == *blkno ||
-		later >= RelationGetNumberOfBlocks(rel))
+	if (walk->block == InvalidBlockNumber || later == InvalidBlockNumber ||
+		later == walk->block || later >= RelationGetNumberOfBlocks(walk->rel))
 		return;
-	buf = ReadBuffer(rel, later);
+	buf = ReadBuffer(walk->rel, later);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > *seq)
+	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > walk->seq)
 	{
-		*blkno = later;
-		*seq = CbJournalGetHeader(page)->seq;
+		walk->block = later;
+		walk->seq = CbJournalGetHeader(page)->seq;
 	}
 	UnlockReleaseBuffer(buf);
 }
 
 /*
- * Go from a page of the journal to the last one, and pin it.  InvalidBuffer if
- * the page was recycled: begin again from the tail.
+ * Goes to the last page of the journal: pinned, with *seq its number.  Invalid
+ * if it has none yet.  The way begins at the page that this backend remembers;
+ * where that is not the journal's any more, perhaps as the index was made anew,
+ * at the tail, which may move on meanwhile.
  */
 static Buffer
-cb_append_walk(Relation rel, BlockNumber blkno, uint64 *seq)
+cb_append_find_last(Relation rel, uint64 *seq)
 {
-	cb_append_skip(rel, &blkno, seq);
-	for (;;)
-	{
-		Buffer		buf = ReadBuffer(rel, blkno);
-		Page		page = BufferGetPage(buf);
+	CbRelCache *cache = cb_rel_cache(rel);
+	bool		remembered = cache->journal_block != InvalidBlockNumber;
+	CbJournalWalk walk;
 
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		if (!PageIsNew(page))
-			cb_page_check(rel, blkno, page);
-		if (!cb_append_is_page(page, *seq))
+	if (remembered)
+		cb_walk_begin(&walk, rel, cache->journal_block, cache->journal_seq);
+	else
+		cb_walk_begin_at_tail(&walk, rel);
+	cb_append_skip(&walk);
+	while (walk.block != InvalidBlockNumber)
+	{
+		Page		page = cb_walk_lock(&walk);
+
+		if (page == NULL)
 		{
-			UnlockReleaseBuffer(buf);
-			return InvalidBuffer;
+			if (remembered)
+				cb_walk_begin_at_tail(&walk, rel);
+			else
+				cb_walk_restart(&walk);
+			remembered = false;
+			cb_append_skip(&walk);
+			continue;
 		}
-		if (((PageHeader) page)->pd_lower < CB_JOURNAL_FIRST ||
-			((PageHeader) page)->pd_lower > CB_JOURNAL_END)
-			cb_report_corrupt(rel, blkno, "Its entries end at %u.",
-							  ((PageHeader) page)->pd_lower);
-		blkno = CbPageGetOpaque(page)->next;
-		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-		if (blkno == InvalidBlockNumber)
-			return buf;
-		(*seq)++;
-		ReleaseBuffer(buf);
-		CHECK_FOR_INTERRUPTS();
+		if (CbPageIsRightmost(page))
+		{
+			LockBuffer(walk.buf, BUFFER_LOCK_UNLOCK);
+			*seq = walk.seq;
+			return walk.buf;
+		}
+		cb_walk_unlock(&walk);
+		cb_walk_step(&walk);
 	}
+	*seq = walk.seq;
+	return InvalidBuffer;
 }
 
 /*
@@ -253,35 +263,17 @@ static void
 cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
-	CbMetaPageData meta;
 
-	lane->last = lane->meta = InvalidBuffer;
-	if (cache->journal_block != InvalidBlockNumber)
+	lane->meta = InvalidBuffer;
+	if (hint && cache->journal_block != InvalidBlockNumber)
 	{
 		lane->seq = cache->journal_seq;
-		lane->last = hint ? cb_tree_read_buffer(rel, cache->journal_block) :
-			cb_append_walk(rel, cache->journal_block, &lane->seq);
-		if (BufferIsValid(lane->last))
-			return;
+		lane->last = cb_tree_read_buffer(rel, cache->journal_block);
+		return;
 	}
-
-	/* the tail may move on while we go to it, but not for ever */
-	for (int tries = 0; tries < 1000; tries++)
-	{
-		cb_tree_read_meta(rel, NULL, &meta);
-		lane->seq = CbPosSeq(meta.journal_tail);
-		if (meta.journal_tail_block == InvalidBlockNumber)
-		{
-			lane->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
-			return;
-		}
-		lane->last = cb_append_walk(rel, meta.journal_tail_block, &lane->seq);
-		if (BufferIsValid(lane->last))
-			return;
-	}
-	cb_report_corrupt(rel, meta.journal_tail_block,
-					  "It is not journal page " UINT64_FORMAT ".",
-					  CbPosSeq(meta.journal_tail));
+	lane->last = cb_append_find_last(rel, &lane->seq);
+	if (!BufferIsValid(lane->last))
+		lane->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 }
 
 /*

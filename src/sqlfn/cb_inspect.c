@@ -16,6 +16,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "journal/cb_journal.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
 #include "page/cb_range_page.h"
@@ -498,21 +499,6 @@ cache_batch_page_items(PG_FUNCTION_ARGS)
 
 /* ---------- cache_batch_journal ---------- */
 
-/* whether the page is the journal page with this sequence number */
-static bool
-cb_inspect_is_journal(Page page, uint64 seq)
-{
-	PageHeader	header = (PageHeader) page;
-
-	return !PageIsNew(page) &&
-		PageGetSpecialSize(page) == MAXALIGN(sizeof(CbPageOpaqueData)) &&
-		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
-		CbPageIsJournal(page) &&
-		CbJournalGetHeader(page)->seq == seq &&
-		header->pd_lower >= CB_JOURNAL_FIRST &&
-		header->pd_lower <= CB_JOURNAL_END;
-}
-
 /* counts the entries from a byte offset on; stops at what is no tuple */
 static int
 cb_inspect_count_entries(Page page, uint32 from)
@@ -548,45 +534,30 @@ cb_inspect_journal_row(Page page, uint64 seq, BlockNumber blkno, uint32 from,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/*
- * Follows the chain from the tail.  A page that is not the expected one was
- * truncated and reused meanwhile, if the tail has moved past it: then it
- * goes on from the new tail.  If it has not, the chain is broken.
- */
+/* shows the pages from the tail on, or from where that has moved meanwhile */
 static void
 cb_inspect_walk_journal(Relation rel, ReturnSetInfo *rsinfo)
 {
-	CbMetaPageData meta;
+	CbJournalWalk walk;
 	PGAlignedBlock copy;
-	BlockNumber blkno;
-	uint64		seq;
 
-	cb_inspect_read_meta(rel, &meta);
-	blkno = meta.journal_tail_block;
-	seq = CbPosSeq(meta.journal_tail);
-
-	while (blkno != InvalidBlockNumber)
+	cb_walk_begin_at_tail(&walk, rel);
+	while (walk.block != InvalidBlockNumber)
 	{
+		Page		page = cb_walk_lock(&walk);
 		uint32		from = CB_JOURNAL_FIRST;
 
-		CHECK_FOR_INTERRUPTS();
-		cb_inspect_read(rel, blkno, &copy);
-		if (!cb_inspect_is_journal(copy.data, seq))
+		if (page == NULL)
 		{
-			cb_inspect_read_meta(rel, &meta);
-			if (CbPosSeq(meta.journal_tail) <= seq)
-				cb_report_corrupt(rel, blkno,
-								  "It is not journal page " UINT64_FORMAT ".", seq);
-			blkno = meta.journal_tail_block;
-			seq = CbPosSeq(meta.journal_tail);
+			cb_walk_restart(&walk);
 			continue;
 		}
-
-		if (seq == CbPosSeq(meta.journal_tail))
-			from = Max(from, CbPosOff(meta.journal_tail));
-		cb_inspect_journal_row(copy.data, seq, blkno, from, rsinfo);
-		blkno = CbPageGetOpaque(copy.data)->next;
-		seq++;
+		memcpy(copy.data, page, BLCKSZ);
+		cb_walk_unlock(&walk);
+		if (walk.seq == CbPosSeq(walk.tail))
+			from = Max(from, CbPosOff(walk.tail));
+		cb_inspect_journal_row(copy.data, walk.seq, walk.block, from, rsinfo);
+		cb_walk_step(&walk);
 	}
 }
 

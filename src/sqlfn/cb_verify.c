@@ -74,12 +74,10 @@ PG_FUNCTION_INFO_V1(cache_batch_verify);
 
 /* ---------- reading pages ---------- */
 
-void
-cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
+/* Makes a block the current one, to which block from links. */
+static void
+cb_verify_link(CbVerify *v, BlockNumber blkno, BlockNumber from)
 {
-	Buffer		buf;
-
-	CHECK_FOR_INTERRUPTS();
 	if (blkno >= v->nblocks)
 		v->nblocks = RelationGetNumberOfBlocks(v->rel);
 	if (blkno >= v->nblocks)
@@ -88,8 +86,16 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 		cb_verify_fail(v, "It links to block %u, but the index has %u blocks.",
 					   blkno, v->nblocks);
 	}
-
 	v->blkno = blkno;
+}
+
+void
+cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
+{
+	Buffer		buf;
+
+	CHECK_FOR_INTERRUPTS();
+	cb_verify_link(v, blkno, from);
 	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
 							 v->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
@@ -633,8 +639,6 @@ cb_verify_journal_entries(CbVerify *v, CbPos tail)
 	Tuplesortstate *indexed = v->indexed;
 	MemoryContext old = MemoryContextSwitchTo(v->page_cxt);
 
-	if (header->pd_lower < CB_JOURNAL_FIRST || header->pd_lower > CB_JOURNAL_END)
-		cb_verify_fail(v, "Its entries end at %u.", header->pd_lower);
 	while (off < header->pd_lower)
 	{
 		IndexTuple	itup = (IndexTuple) (v->page.data + off);
@@ -658,16 +662,6 @@ cb_verify_journal_entries(CbVerify *v, CbPos tail)
 	MemoryContextReset(v->page_cxt);
 }
 
-/* Is the current page the journal page with this sequence number? */
-static bool
-cb_verify_is_journal_page(CbVerify *v, uint64 seq)
-{
-	return !PageIsNew(v->page.data) &&
-		PageGetSpecialSize(v->page.data) == MAXALIGN(sizeof(CbPageOpaqueData)) &&
-		CbPageIsJournal(v->page.data) &&
-		CbJournalGetHeader(v->page.data)->seq == seq;
-}
-
 /*
  * Checks c.  If the journal is truncated meanwhile, its pages may be used
  * again: then start from the new tail.
@@ -676,37 +670,31 @@ static void
 cb_verify_journal(CbVerify *v)
 {
 	CbMetaPageData meta;
-	BlockNumber blkno;
+	CbJournalWalk walk;
 	BlockNumber from = CB_METAPAGE_BLKNO;
-	uint64		seq;
 
 	cb_verify_meta(v, &meta);
-	blkno = meta.journal_tail_block;
-	seq = CbPosSeq(meta.journal_tail);
-	while (blkno != InvalidBlockNumber)
+	cb_walk_begin_at_tail(&walk, v->rel);
+	walk.strategy = v->strategy;
+	while (walk.block != InvalidBlockNumber)
 	{
-		cb_verify_read(v, blkno, from);
-		if (!cb_verify_is_journal_page(v, seq))
-		{
-			CbMetaPageData now;
+		Page		page;
 
-			cb_verify_meta(v, &now);
-			v->blkno = blkno;
-			if (CbPosSeq(now.journal_tail) <= seq)
-				cb_verify_fail(v, "It is not the journal page with number %llu.",
-							   (unsigned long long) seq);
-			meta = now;
-			blkno = meta.journal_tail_block;
-			seq = CbPosSeq(meta.journal_tail);
+		cb_verify_link(v, walk.block, from);
+		page = cb_walk_lock(&walk);
+		if (page == NULL)
+		{
+			cb_walk_restart(&walk);
 			from = CB_METAPAGE_BLKNO;
 			continue;
 		}
+		memcpy(v->page.data, page, BLCKSZ);
+		cb_walk_unlock(&walk);
 		cb_verify_page_frame(v);
 		cb_verify_mark_seen(v);
-		cb_verify_journal_entries(v, meta.journal_tail);
-		from = blkno;
-		blkno = CbPageGetOpaque(v->page.data)->next;
-		seq++;
+		cb_verify_journal_entries(v, walk.tail);
+		from = walk.block;
+		cb_walk_step(&walk);
 	}
 }
 
