@@ -8,9 +8,9 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "am/cb_am.h"
 #include "catalog/pg_am_d.h"
 #include "fmgr.h"
+#include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_key.h"
 #include "utils/rel.h"
 
@@ -29,8 +29,7 @@ cache_batch_comparison_is_total(PG_FUNCTION_ARGS)
 
 	if (rel != NULL)
 	{
-		known = rel->rd_rel->relam == BTREE_AM_OID ||
-			(rel->rd_indam != NULL && rel->rd_indam->ambuild == cb_am_build);
+		known = rel->rd_rel->relam == BTREE_AM_OID || cb_sqlfn_is_ours(rel);
 		total = known && cb_key_find_partial(rel) == 0;
 		relation_close(rel, AccessShareLock);
 	}

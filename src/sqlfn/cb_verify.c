@@ -40,6 +40,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -54,10 +55,9 @@
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
 #include "page/cb_range_page.h"
+#include "sqlfn/cb_sqlfn.h"
 #include "sqlfn/cb_verify.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -854,16 +854,6 @@ cb_verify_index(Relation heap, Relation rel, bool strict, bool heapallindexed)
 static bool
 cb_verify_checkable(Relation rel)
 {
-	if (rel->rd_rel->relkind != RELKIND_INDEX || rel->rd_indam == NULL ||
-		rel->rd_indam->aminsert != cb_am_insert)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a cachebatch index",
-						RelationGetRelationName(rel))));
-	if (RELATION_IS_OTHER_TEMP(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary tables of other sessions")));
 	if (!rel->rd_index->indisvalid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -876,27 +866,9 @@ cb_verify_checkable(Relation rel)
 		!RecoveryInProgress();
 }
 
-/* Opens the table of an index first, then the index, so as not to deadlock. */
-static Relation
-cb_verify_open(Oid indexoid, LOCKMODE lockmode, Relation *heap)
-{
-	Oid			heapoid = IndexGetRelation(indexoid, true);
-	Relation	rel;
-
-	*heap = OidIsValid(heapoid) ? table_open(heapoid, lockmode) : NULL;
-	rel = index_open(indexoid, lockmode);
-	if (*heap == NULL || IndexGetRelation(indexoid, false) != heapoid)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("could not open the table of index \"%s\"",
-						RelationGetRelationName(rel))));
-	return rel;
-}
-
 Datum
 cache_batch_verify(PG_FUNCTION_ARGS)
 {
-	Oid			indexoid = PG_GETARG_OID(0);
 	bool		heapallindexed = PG_GETARG_BOOL(1);
 	bool		strict = heapallindexed && !RecoveryInProgress();
 	LOCKMODE	lockmode = strict ? ShareLock : AccessShareLock;
@@ -905,9 +877,8 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	CbOwnerMark mark;
 
 	cb_require_preload();
-	if (!pg_class_ownercheck(indexoid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, get_rel_name(indexoid));
-	rel = cb_verify_open(indexoid, lockmode, &heap);
+	rel = cb_sqlfn_open_own_with_table(PG_GETARG_OID(0), lockmode, lockmode,
+									   &heap);
 
 	/* functions of the index run as the table's owner, as when it was built */
 	cb_owner_begin(heap, &mark);
@@ -919,7 +890,7 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	}
 
 	cb_owner_end(&mark);
-	index_close(rel, lockmode);
+	relation_close(rel, lockmode);
 	table_close(heap, lockmode);
 	PG_RETURN_VOID();
 }
