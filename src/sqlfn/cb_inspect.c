@@ -187,6 +187,9 @@ cb_inspect_flags(uint16 flags)
 	Datum		set[lengthof(names)];
 	int			n = 0;
 
+	StaticAssertStmt(CBP_META == 1 && CBP_RUN == 1 << (lengthof(names) - 1),
+					 "each flag has its name, in the same order");
+
 	for (int i = 0; i < lengthof(names); i++)
 	{
 		if (flags & (1 << i))
