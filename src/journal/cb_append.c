@@ -48,13 +48,10 @@ cb_append_fill_chunk(CbAppendChunk *chunk, CbSortEntry *entries, int n, Size roo
 	while (chunk->n < n)
 	{
 		IndexTuple	itup = entries[chunk->n].itup;
-		Size		size = IndexTupleSize(itup);
 
-		if (chunk->len + MAXALIGN(size) > room)
+		if (chunk->len + MAXALIGN(IndexTupleSize(itup)) > room)
 			break;
-		memcpy(chunk->data.data + chunk->len, itup, size);
-		memset(chunk->data.data + chunk->len + size, 0, MAXALIGN(size) - size);
-		chunk->len += MAXALIGN(size);
+		chunk->len += cb_page_copy_tuple(chunk->data.data + chunk->len, itup);
 		chunk->n++;
 	}
 }

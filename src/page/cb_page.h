@@ -105,6 +105,20 @@ cb_page_get_entry(Page page, OffsetNumber off)
 	return itup;
 }
 
+/*
+ * Copies a tuple to an aligned place, with zeros up to the next one; returns how
+ * many bytes that are.
+ */
+static inline Size
+cb_page_copy_tuple(char *at, IndexTuple itup)
+{
+	Size		size = IndexTupleSize(itup);
+
+	memcpy(at, itup, size);
+	memset(at + size, 0, MAXALIGN(size) - size);
+	return MAXALIGN(size);
+}
+
 /* bytes for line pointers and tuples on a fresh page */
 #define CB_PAGE_ROOM \
 	(BLCKSZ - MAXALIGN(SizeOfPageHeaderData) - MAXALIGN(sizeof(CbPageOpaqueData)))

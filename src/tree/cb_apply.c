@@ -240,11 +240,7 @@ cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 
 	for (int i = 0; i < batch->n; i++)
 	{
-		Size		size = IndexTupleSize(batch->tuples[i]);
-
-		memcpy(tuples.data + at, batch->tuples[i], size);
-		memset(tuples.data + at + size, 0, MAXALIGN(size) - size);
-		at += MAXALIGN(size);
+		at += cb_page_copy_tuple(tuples.data + at, batch->tuples[i]);
 		batch->offsets[i] += i; /* where it stands once all are in */
 	}
 	Assert(at == batch->len);

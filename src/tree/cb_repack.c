@@ -186,10 +186,7 @@ cb_repack_fill_tuples(const CbLeafBatch *batch, CbArena *arena, CbRepack *repack
 	at = cb_arena_alloc(arena, repack->tuples_len);
 	repack->tuples = at;
 	for (int i = 0; i < repack->nnew; i++)
-	{
-		memcpy(at, batch->tuples[i], IndexTupleSize(batch->tuples[i]));
-		at += MAXALIGN(IndexTupleSize(batch->tuples[i]));
-	}
+		at += cb_page_copy_tuple(at, batch->tuples[i]);
 }
 
 bool

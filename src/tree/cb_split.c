@@ -565,11 +565,7 @@ cb_split_insert_in_place(Relation rel, Buffer parent_buf, OffsetNumber off,
 
 	for (int i = 0; i < missing->n; i++)
 	{
-		Size		size = IndexTupleSize(missing->downlinks[i]);
-
-		memcpy(tuples.data + at, missing->downlinks[i], size);
-		memset(tuples.data + at + size, 0, MAXALIGN(size) - size);
-		at += MAXALIGN(size);
+		at += cb_page_copy_tuple(tuples.data + at, missing->downlinks[i]);
 		offsets[i] = off + i;
 	}
 	Assert(at == len);
