@@ -81,8 +81,7 @@ cb_merge_base_is_left(void *arg, int i)
 	IndexTuple	itup = cb_leaf_read(&window->reader, i, &search->probe);
 
 	if (itup == NULL)
-		cb_window_report_corrupt(search->so->kd.rel, window->leaf.blkno,
-								 "The leaf's base is damaged.");
+		cb_leaf_report_damaged(search->so->kd.rel, window->leaf.blkno);
 	return cb_key_compare_cut(&search->so->kd, search->cut, itup) <= 0;
 }
 
@@ -217,8 +216,7 @@ cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 	IndexTuple	itup = cb_page_get_entry(page, off);
 
 	if (itup == NULL)
-		cb_window_report_corrupt(scan->indexRelation, window->leaf.blkno,
-								 "An item is not valid.");
+		cb_page_report_entry(scan->indexRelation, window->leaf.blkno, off);
 	return itup;
 }
 
@@ -348,8 +346,7 @@ cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	source->head = base ? cb_merge_read_base(window, source->cur) :
 		cb_merge_get_plain(scan, page, source->cur);
 	if (source->head == NULL)
-		cb_window_report_corrupt(scan->indexRelation, window->leaf.blkno,
-								 "The leaf's base is damaged.");
+		cb_leaf_report_damaged(scan->indexRelation, window->leaf.blkno);
 	return true;
 }
 

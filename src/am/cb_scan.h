@@ -210,8 +210,6 @@ extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
 							ScanDirection dir, CbLeafHint leaf);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
-extern void cb_window_report_corrupt(Relation rel, BlockNumber blkno,
-									 const char *detail) pg_attribute_noreturn();
 
 /* cb_window_leaf.c */
 extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);

@@ -61,17 +61,6 @@ static const CbUpperLevel cb_window_levels[] = {
 	{cb_window_copy_range, cb_window_open_range},
 };
 
-void
-cb_window_report_corrupt(Relation rel, BlockNumber blkno, const char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" is corrupted at block %u",
-					RelationGetRelationName(rel), blkno),
-			 errdetail_internal("%s", detail),
-			 errhint("Please REINDEX it.")));
-}
-
 /* ---------- reading a window ---------- */
 
 /* Opens all levels between the window's cuts. */

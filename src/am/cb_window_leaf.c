@@ -153,8 +153,7 @@ cb_window_open_leaf(Relation rel, CbWindow *window)
 		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
 		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
 		!cb_leaf_open(&window->reader, page))
-		cb_window_report_corrupt(rel, window->leaf.blkno,
-								 "The page is not a valid leaf.");
+		cb_report_corrupt(rel, window->leaf.blkno, "The page is not a valid leaf.");
 }
 
 /* Ends the window at a bound, if that is nearer than far; returns whether it is. */
@@ -216,8 +215,8 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 		int			cmp = cb_key_compare_cut(&so->kd, &so->pos.cut, bound);
 
 		if (forward ? cmp <= 0 : cmp >= 0)
-			cb_window_report_corrupt(so->kd.rel, window->leaf.blkno,
-									 "The scan makes no progress beyond the page's bounds.");
+			cb_report_corrupt(so->kd.rel, window->leaf.blkno,
+							  "The scan makes no progress beyond the page's bounds.");
 		cb_place_set_tuple(so, far, bound, false);
 		if (forward)
 			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer};

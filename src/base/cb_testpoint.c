@@ -92,45 +92,40 @@ cb_testpoint_parse_number(const char *s, int64 *result)
 	return errno == 0 && *end == '\0';
 }
 
+/* Reads "name" or, if the action takes a number, "name:number". */
 static bool
 cb_testpoint_parse_action(const char *action, CbTestPoint *point)
 {
+	static const struct
+	{
+		const char *name;
+		CbTestAction action;
+		bool		needs_number;
+		bool		takes_number;
+	}			actions[] = {
+		{"count", CB_TEST_COUNT, false, false},
+		{"call", CB_TEST_CALL, false, false},
+		{"stop", CB_TEST_STOP, false, false},
+		{"error", CB_TEST_ERROR, false, true},
+		{"kill", CB_TEST_KILL, false, true},
+		{"cancel", CB_TEST_CANCEL, false, true},
+		{"wait", CB_TEST_WAIT, true, true}
+	};
+	Size		len = strcspn(action, ":");
+
 	point->arg = 0;
-	if (strcmp(action, "count") == 0)
-		point->action = CB_TEST_COUNT;
-	else if (strcmp(action, "call") == 0)
-		point->action = CB_TEST_CALL;
-	else if (strcmp(action, "stop") == 0)
-		point->action = CB_TEST_STOP;
-	else if (strcmp(action, "error") == 0)
-		point->action = CB_TEST_ERROR;
-	else if (strcmp(action, "kill") == 0)
-		point->action = CB_TEST_KILL;
-	else if (strcmp(action, "cancel") == 0)
-		point->action = CB_TEST_CANCEL;
-	else if (strncmp(action, "error:", 6) == 0)
+	for (int i = 0; i < lengthof(actions); i++)
 	{
-		point->action = CB_TEST_ERROR;
-		return cb_testpoint_parse_number(action + 6, &point->arg);
+		if (strlen(actions[i].name) != len ||
+			strncmp(action, actions[i].name, len) != 0)
+			continue;
+		point->action = actions[i].action;
+		if (action[len] == '\0')
+			return !actions[i].needs_number;
+		return actions[i].takes_number &&
+			cb_testpoint_parse_number(action + len + 1, &point->arg);
 	}
-	else if (strncmp(action, "kill:", 5) == 0)
-	{
-		point->action = CB_TEST_KILL;
-		return cb_testpoint_parse_number(action + 5, &point->arg);
-	}
-	else if (strncmp(action, "cancel:", 7) == 0)
-	{
-		point->action = CB_TEST_CANCEL;
-		return cb_testpoint_parse_number(action + 7, &point->arg);
-	}
-	else if (strncmp(action, "wait:", 5) == 0)
-	{
-		point->action = CB_TEST_WAIT;
-		return cb_testpoint_parse_number(action + 5, &point->arg);
-	}
-	else
-		return false;
-	return true;
+	return false;
 }
 
 static bool

@@ -57,15 +57,31 @@ typedef struct CbFlush
 	CbApplyStats stats;
 } CbFlush;
 
-static void
-cb_flush_count(const CbFlush *flush)
-{
-	Relation	rel = flush->rel;
+#define CbFlushCounter(cause) ((int) CB_STAT_FLUSHES_LIMIT + (int) (cause))
 
-	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + flush->cause, 1);
-	cb_stat_add(rel, CB_STAT_FLUSHED, flush->nmoved);
-	cb_stat_add(rel, CB_STAT_SPILLED, flush->nspilled);
-	cb_tree_count_applied(rel, &flush->stats);
+StaticAssertDecl(CbFlushCounter(CB_FLUSH_REQUEST) == CB_STAT_FLUSHES_REQUEST &&
+				 CbFlushCounter(CB_FLUSH_VACUUM) == CB_STAT_FLUSHES_VACUUM &&
+				 CbFlushCounter(CB_FLUSH_FULL) == CB_STAT_FLUSHES_FULL &&
+				 CbFlushCounter(CB_FLUSH_PRESSURE) == CB_STAT_FLUSHES_PRESSURE &&
+				 CbFlushCounter(CB_FLUSH_DELAY) == CB_STAT_FLUSHES_DELAY &&
+				 CbFlushCounter(CB_FLUSH_HELP) == CB_STAT_FLUSHES_HELP &&
+				 CbFlushCounter(CB_FLUSH_READS) == CB_STAT_FLUSHES_READS,
+				 "each cause has its counter, in the same order");
+
+void
+cb_flush_count(Relation rel, CbFlushCause cause, int n,
+			   const CbApplyStats *stats)
+{
+	cb_stat_add(rel, CbFlushCounter(cause), 1);
+	cb_stat_add(rel, CB_STAT_FLUSHED, n);
+	cb_tree_count_applied(rel, stats);
+}
+
+static void
+cb_flush_count_bucket(const CbFlush *flush)
+{
+	cb_flush_count(flush->rel, flush->cause, flush->nmoved, &flush->stats);
+	cb_stat_add(flush->rel, CB_STAT_SPILLED, flush->nspilled);
 	cb_worker_count_entries(flush->nmoved);
 }
 
@@ -223,7 +239,7 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 	cb_churn_end(&flush->kd);
 	if (flush->nmoved < flush->n)
 	{
-		cb_flush_count(flush);
+		cb_flush_count_bucket(flush);
 		return false;
 	}
 	cb_flush_adapt(flush, bucket);
@@ -231,7 +247,7 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
 #endif
 	CB_TEST_POINT("flush-retired");
-	cb_flush_count(flush);
+	cb_flush_count_bucket(flush);
 	return true;
 }
 

@@ -27,8 +27,6 @@ typedef enum CbFlushCause
 	CB_FLUSH_READS				/* scans had to read its range buffers */
 } CbFlushCause;
 
-#define CB_NUM_FLUSH_CAUSES 8
-
 /* ---------- cb_sweep.c ---------- */
 
 /*
@@ -58,6 +56,10 @@ extern void cb_cooler_run(Relation rel, CbDesc *desc);
 extern bool cb_cooler_is_due(const CbDesc *desc, TimestampTz now);
 
 /* ---------- cb_flush.c ---------- */
+
+/* Counts a sweep or a flush that has moved n entries, and what it did to the tree. */
+extern void cb_flush_count(Relation rel, CbFlushCause cause, int n,
+						   const CbApplyStats *stats);
 
 /* Asks workers for that; does nothing if it is done, or there are none. */
 extern void cb_flush_request_before(CbDesc *desc);

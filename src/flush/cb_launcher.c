@@ -248,21 +248,32 @@ cb_launcher_reserve(int place)
 	return found;
 }
 
+/* Describes a process that runs this function once the server takes writes. */
+static void
+cb_launcher_describe(BackgroundWorker *entry, const char *type,
+					 const char *function, int restart_time)
+{
+	memset(entry, 0, sizeof(BackgroundWorker));
+	strlcpy(entry->bgw_name, type, BGW_MAXLEN);
+	strlcpy(entry->bgw_type, type, BGW_MAXLEN);
+	entry->bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	entry->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	entry->bgw_restart_time = restart_time;
+	strlcpy(entry->bgw_library_name, "cache_batch", BGW_MAXLEN);
+	strlcpy(entry->bgw_function_name, function, BGW_MAXLEN);
+}
+
 static bool
 cb_launcher_register(int i)
 {
 	CbWorker   *worker = &cb_workers->workers[i];
-	BackgroundWorker entry = {0};
+	BackgroundWorker entry;
 
+	cb_launcher_describe(&entry, "cache_batch flusher", "cb_worker_main",
+						 BGW_NEVER_RESTART);
 	snprintf(entry.bgw_name, BGW_MAXLEN, "cache_batch flusher of database %u",
 			 worker->dboid);
-	strlcpy(entry.bgw_type, "cache_batch flusher", BGW_MAXLEN);
-	entry.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	entry.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	entry.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(entry.bgw_library_name, "cache_batch", BGW_MAXLEN);
-	strlcpy(entry.bgw_function_name, "cb_worker_main", BGW_MAXLEN);
 	entry.bgw_main_arg = Int32GetDatum(i);
 	memcpy(entry.bgw_extra, &worker->generation, sizeof(worker->generation));
 	entry.bgw_notify_pid = MyProcPid;
@@ -483,7 +494,7 @@ cb_launcher_main(Datum arg)
 void
 cb_flush_init(void)
 {
-	BackgroundWorker entry = {0};
+	BackgroundWorker entry;
 
 	if (cb_pool_size_bytes() == 0)
 		return;
@@ -491,13 +502,7 @@ cb_flush_init(void)
 	if (IsBinaryUpgrade || cb_max_workers == 0)
 		return;
 
-	strlcpy(entry.bgw_name, "cache_batch launcher", BGW_MAXLEN);
-	strlcpy(entry.bgw_type, "cache_batch launcher", BGW_MAXLEN);
-	entry.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	entry.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	entry.bgw_restart_time = CB_LAUNCHER_RESTART_S;
-	strlcpy(entry.bgw_library_name, "cache_batch", BGW_MAXLEN);
-	strlcpy(entry.bgw_function_name, "cb_launcher_main", BGW_MAXLEN);
+	cb_launcher_describe(&entry, "cache_batch launcher", "cb_launcher_main",
+						 CB_LAUNCHER_RESTART_S);
 	RegisterBackgroundWorker(&entry);
 }

@@ -46,14 +46,6 @@ typedef struct CbSweep
 /* entries of a sweep that the tree does not take, at most */
 #define CB_SWEEP_MAX_SKIPPED	4096
 
-static void
-cb_sweep_count(Relation rel, CbFlushCause cause, int n, const CbApplyStats *stats)
-{
-	cb_stat_add(rel, CB_STAT_FLUSHES_LIMIT + cause, 1);
-	cb_stat_add(rel, CB_STAT_FLUSHED, n);
-	cb_tree_count_applied(rel, stats);
-}
-
 /* ---------- what the tree does not take ---------- */
 
 /*
@@ -223,7 +215,7 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 		cb_journal_truncate(rel, &batch);
 #endif
 	if (done > 0)
-		cb_sweep_count(rel, sweep->cause, done, &stats);
+		cb_flush_count(rel, sweep->cause, done, &stats);
 
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);

@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "journal/cb_journal.h"
 #include "miscadmin.h"
@@ -35,16 +34,6 @@ typedef struct CbAppendChunk
 	PGAlignedBlock data;
 } CbAppendChunk;
 
-static void
-cb_append_report_corrupt(Relation rel, BlockNumber blkno, uint64 seq)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
-					blkno, RelationGetRelationName(rel), seq),
-			 errhint("Please REINDEX it.")));
-}
-
 static Size
 cb_append_page_room(Page page)
 {
@@ -60,13 +49,10 @@ cb_append_fill_chunk(CbAppendChunk *chunk, CbSortEntry *entries, int n, Size roo
 	while (chunk->n < n)
 	{
 		IndexTuple	itup = entries[chunk->n].itup;
-		Size		size = IndexTupleSize(itup);
 
-		if (chunk->len + MAXALIGN(size) > room)
+		if (chunk->len + MAXALIGN(IndexTupleSize(itup)) > room)
 			break;
-		memcpy(chunk->data.data + chunk->len, itup, size);
-		memset(chunk->data.data + chunk->len + size, 0, MAXALIGN(size) - size);
-		chunk->len += MAXALIGN(size);
+		chunk->len += cb_page_copy_tuple(chunk->data.data + chunk->len, itup);
 		chunk->n++;
 	}
 }
@@ -143,46 +129,33 @@ cb_redo_journal_append(XLogReaderState *record)
 	xl_cb_journal_append *xlrec = (xl_cb_journal_append *) XLogRecGetData(record);
 	BlockNumber blkno;
 	Buffer		buf;
-	bool		redo = true;
+	Page		page;
 
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &blkno);
-	if (xlrec->is_new)
-		buf = XLogInitBufferForRedo(record, 0);
-	else
-		redo = XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO;
-	if (redo)
+	page = xlrec->is_new ? cb_redo_begin_init(record, 0, &buf) :
+		cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 
 		if (xlrec->is_new)
 			cb_page_init_journal(page, xlrec->seq);
 		cb_page_append_journal(page, data, len);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 
 	/* only now is the page reachable */
 	for (int i = 1; i <= 2; i++)
 	{
 		if (!XLogRecHasBlockRef(record, i))
 			continue;
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
-		{
-			Page		page = BufferGetPage(buf);
-
-			if (i == 1)
-				CbPageGetOpaque(page)->next = blkno;
-			else
-				CbPageGetMeta(page)->journal_tail_block = blkno;
-			PageSetLSN(page, record->EndRecPtr);
-			MarkBufferDirty(buf);
-		}
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
+		page = cb_redo_begin(record, i, &buf);
+		if (page != NULL && i == 1)
+			CbPageGetOpaque(page)->next = blkno;
+		else if (page != NULL)
+			CbPageGetMeta(page)->journal_tail_block = blkno;
+		cb_redo_end(record, page, buf);
 	}
 }
 
@@ -215,58 +188,69 @@ cb_append_is_page(Page page, uint64 seq)
  * Numbers are never used twice: a page with a greater one comes later.
  */
 static void
-cb_append_skip(Relation rel, BlockNumber *blkno, uint64 *seq)
+cb_append_skip(CbJournalWalk *walk)
 {
-	BlockNumber later = cb_recent_find_end(rel);
+	BlockNumber later = cb_recent_find_end(walk->rel);
 	Buffer		buf;
 	Page		page;
 
-	if (later == InvalidBlockNumber || later == *blkno ||
-		later >= RelationGetNumberOfBlocks(rel))
+	if (walk->block == InvalidBlockNumber || later == InvalidBlockNumber ||
+		later == walk->block || later >= RelationGetNumberOfBlocks(walk->rel))
 		return;
-	buf = ReadBuffer(rel, later);
+	buf = ReadBuffer(walk->rel, later);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > *seq)
+	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > walk->seq)
 	{
-		*blkno = later;
-		*seq = CbJournalGetHeader(page)->seq;
+		walk->block = later;
+		walk->seq = CbJournalGetHeader(page)->seq;
 	}
 	UnlockReleaseBuffer(buf);
 }
 
 /*
- * Go from a page of the journal to the last one, and pin it.  InvalidBuffer if
- * the page was recycled: begin again from the tail.
+ * Goes to the last page of the journal: pinned, with *seq its number.  Invalid
+ * if it has none yet.  The way begins at the page that this backend remembers;
+ * where that is not the journal's any more, perhaps as the index was made anew,
+ * at the tail, which may move on meanwhile.
  */
 static Buffer
-cb_append_walk(Relation rel, BlockNumber blkno, uint64 *seq)
+cb_append_find_last(Relation rel, uint64 *seq)
 {
-	cb_append_skip(rel, &blkno, seq);
-	for (;;)
-	{
-		Buffer		buf = ReadBuffer(rel, blkno);
-		Page		page = BufferGetPage(buf);
+	CbRelCache *cache = cb_rel_cache(rel);
+	bool		remembered = cache->journal_block != InvalidBlockNumber;
+	CbJournalWalk walk;
 
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		if (!PageIsNew(page))
-			cb_page_check(rel, blkno, page);
-		if (!cb_append_is_page(page, *seq))
+	if (remembered)
+		cb_walk_begin(&walk, rel, cache->journal_block, cache->journal_seq);
+	else
+		cb_walk_begin_at_tail(&walk, rel);
+	cb_append_skip(&walk);
+	while (walk.block != InvalidBlockNumber)
+	{
+		Page		page = cb_walk_lock(&walk);
+
+		if (page == NULL)
 		{
-			UnlockReleaseBuffer(buf);
-			return InvalidBuffer;
+			if (remembered)
+				cb_walk_begin_at_tail(&walk, rel);
+			else
+				cb_walk_restart(&walk);
+			remembered = false;
+			cb_append_skip(&walk);
+			continue;
 		}
-		if (((PageHeader) page)->pd_lower < CB_JOURNAL_FIRST ||
-			((PageHeader) page)->pd_lower > CB_JOURNAL_END)
-			cb_append_report_corrupt(rel, blkno, *seq);
-		blkno = CbPageGetOpaque(page)->next;
-		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-		if (blkno == InvalidBlockNumber)
-			return buf;
-		(*seq)++;
-		ReleaseBuffer(buf);
-		CHECK_FOR_INTERRUPTS();
+		if (CbPageIsRightmost(page))
+		{
+			LockBuffer(walk.buf, BUFFER_LOCK_UNLOCK);
+			*seq = walk.seq;
+			return walk.buf;
+		}
+		cb_walk_unlock(&walk);
+		cb_walk_step(&walk);
 	}
+	*seq = walk.seq;
+	return InvalidBuffer;
 }
 
 /*
@@ -277,34 +261,17 @@ static void
 cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
-	CbMetaPageData meta;
 
-	lane->last = lane->meta = InvalidBuffer;
-	if (cache->journal_block != InvalidBlockNumber)
+	lane->meta = InvalidBuffer;
+	if (hint && cache->journal_block != InvalidBlockNumber)
 	{
 		lane->seq = cache->journal_seq;
-		lane->last = hint ? cb_rel_read_buffer(rel, cache->journal_block) :
-			cb_append_walk(rel, cache->journal_block, &lane->seq);
-		if (BufferIsValid(lane->last))
-			return;
+		lane->last = cb_rel_read_buffer(rel, cache->journal_block);
+		return;
 	}
-
-	/* the tail may move on while we go to it, but not for ever */
-	for (int tries = 0; tries < 1000; tries++)
-	{
-		cb_rel_read_meta(rel, NULL, &meta);
-		lane->seq = CbPosSeq(meta.journal_tail);
-		if (meta.journal_tail_block == InvalidBlockNumber)
-		{
-			lane->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
-			return;
-		}
-		lane->last = cb_append_walk(rel, meta.journal_tail_block, &lane->seq);
-		if (BufferIsValid(lane->last))
-			return;
-	}
-	cb_append_report_corrupt(rel, meta.journal_tail_block,
-							 CbPosSeq(meta.journal_tail));
+	lane->last = cb_append_find_last(rel, &lane->seq);
+	if (!BufferIsValid(lane->last))
+		lane->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 }
 
 /*

@@ -295,7 +295,7 @@ cb_copy_clear_others(CbCopy *keep)
 
 /*
  * Append what the journal holds from copy->pos on to the copy, as a run.
- * False: a page was recycled under us.
+ * False: a page was recycled under us, and the tail has moved past it.
  */
 static bool
 cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
@@ -307,7 +307,7 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
 	CbReader	reader;
 	bool		complete;
 
-	cb_read_begin(&reader, cxt, copy->pos, copy->block, limit);
+	cb_read_begin(&reader, kd->rel, cxt, copy->pos, copy->block, limit);
 	complete = cb_read_to_head(kd, &reader, snapshot);
 	cb_stat_add(kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 	if (complete && reader.n > 0)
@@ -323,8 +323,10 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
 	if (complete)
 	{
 		copy->pos = reader.pos;
-		copy->block = reader.block;
+		copy->block = reader.walk.block;
 	}
+	else
+		cb_walk_restart(&reader.walk);
 	return complete;
 }
 
@@ -361,8 +363,6 @@ static CbPos
 cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
 				CbCopy **copy_p)
 {
-	CbPos		last_tail = 0;
-
 	for (;;)
 	{
 		CbMetaPageData meta;
@@ -381,17 +381,6 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
 		if (copy->pos >= limit ||
 			cb_copy_catch_up(kd, copy, meta.journal_tail, snapshot, limit))
 			return meta.journal_tail;
-
-		/* recycled: the tail has moved past what we were reading, or must */
-		if (meta.journal_tail == last_tail)
-			ereport(ERROR,
-					(errcode(ERRCODE_INDEX_CORRUPTED),
-					 errmsg("index \"%s\" has a broken journal after page " UINT64_FORMAT,
-							RelationGetRelationName(kd->rel),
-							CbPosSeq(meta.journal_tail)),
-					 errhint("Please REINDEX it.")));
-		last_tail = meta.journal_tail;
-		CHECK_FOR_INTERRUPTS();
 	}
 }
 

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
@@ -39,17 +38,12 @@ cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 		meta.journal_tail >= limit)
 		return;
 
-	cb_read_begin(&reader, CurrentMemoryContext, meta.journal_tail,
+	cb_read_begin(&reader, kd->rel, CurrentMemoryContext, meta.journal_tail,
 				  meta.journal_tail_block, limit);
 	if (!cb_read_to_head(kd, &reader, NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
-						reader.block, RelationGetRelationName(kd->rel),
-						CbPosSeq(reader.pos)),
-				 errhint("Please REINDEX it.")));
+		cb_walk_report_broken(&reader.walk);
 	batch->upto = reader.pos;
-	batch->upto_block = reader.block;
+	batch->upto_block = reader.walk.block;
 	batch->npages = reader.nleft;
 	batch->pages = reader.left;
 	batch->n = reader.n;
@@ -113,28 +107,6 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 	cb_rel_free_pages(rel, batch->pages, batch->npages);
 }
 
-/* The right link of a journal page that lies between tail and head. */
-static BlockNumber
-cb_drain_next(Relation rel, BlockNumber blkno, uint64 seq)
-{
-	Buffer		buf = ReadBuffer(rel, blkno);
-	Page		page = BufferGetPage(buf);
-	BlockNumber next = InvalidBlockNumber;
-
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (!PageIsNew(page) && CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
-		CbPageIsJournal(page) && CbJournalGetHeader(page)->seq == seq)
-		next = CbPageGetOpaque(page)->next;
-	UnlockReleaseBuffer(buf);
-	if (next == InvalidBlockNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" is not page " UINT64_FORMAT " of its journal",
-						blkno, RelationGetRelationName(rel), seq),
-				 errhint("Please REINDEX it.")));
-	return next;
-}
-
 /*
  * Move the tail to a position between it and the head, below which all
  * entries are in the tree.  The caller holds the sweep lock.  False: the tail
@@ -143,26 +115,29 @@ cb_drain_next(Relation rel, BlockNumber blkno, uint64 seq)
 bool
 cb_journal_truncate_to(Relation rel, CbPos pos)
 {
-	CbMetaPageData meta;
+	CbJournalWalk walk;
 	CbJournalBatch batch = {0};
-	uint64		seq;
 
-	cb_rel_read_meta(rel, NULL, &meta);
-	if (pos <= meta.journal_tail ||
-		meta.journal_tail_block == InvalidBlockNumber)
+	cb_walk_begin_at_tail(&walk, rel);
+	if (pos <= walk.tail || walk.block == InvalidBlockNumber)
 		return false;
-	seq = CbPosSeq(meta.journal_tail);
-	batch.from = meta.journal_tail;
+	batch.from = walk.tail;
 	batch.upto = pos;
-	batch.upto_block = meta.journal_tail_block;
 	batch.pages = MemoryContextAllocHuge(CurrentMemoryContext,
-										 (CbPosSeq(pos) - seq + 1) * sizeof(BlockNumber));
-	for (; seq < CbPosSeq(pos); seq++)
+										 (CbPosSeq(pos) - walk.seq + 1) * sizeof(BlockNumber));
+	while (walk.seq < CbPosSeq(pos))
 	{
-		batch.pages[batch.npages++] = batch.upto_block;
-		batch.upto_block = cb_drain_next(rel, batch.upto_block, seq);
-		CHECK_FOR_INTERRUPTS();
+		if (cb_walk_lock(&walk) == NULL)
+			cb_walk_report_broken(&walk);
+		cb_walk_unlock(&walk);
+		if (walk.next == InvalidBlockNumber)
+			cb_report_corrupt(rel, walk.block,
+							  "The journal ends before page " UINT64_FORMAT ".",
+							  CbPosSeq(pos));
+		batch.pages[batch.npages++] = walk.block;
+		cb_walk_step(&walk);
 	}
+	batch.upto_block = walk.block;
 	cb_journal_truncate(rel, &batch);
 	pfree(batch.pages);
 	return true;
@@ -174,15 +149,9 @@ cb_redo_journal_truncate(XLogReaderState *record)
 {
 	xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-	{
-		Page		page = BufferGetPage(buf);
-
+	if (page != NULL)
 		cb_drain_set_tail(page, xlrec->tail, xlrec->tail_block);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
-	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

@@ -86,6 +86,30 @@ typedef struct CbAppendSink
  */
 #define CB_SWEEP_LOCK_PAGE		1
 
+/* a way along the pages of the journal */
+typedef struct CbJournalWalk
+{
+	Relation	rel;
+	BufferAccessStrategy strategy;	/* NULL: the server's own */
+	CbPos		tail;			/* that it began at, or 0 */
+	BlockNumber block;			/* the page that it is at; Invalid: there is
+								 * no more */
+	uint64		seq;			/* that page's number */
+	Buffer		buf;			/* its buffer while it is locked */
+	BlockNumber next;			/* its right link when it was */
+} CbJournalWalk;
+
+/* cb_walk.c */
+extern void cb_walk_begin(CbJournalWalk *walk, Relation rel, BlockNumber block,
+						  uint64 seq);
+extern void cb_walk_begin_at_tail(CbJournalWalk *walk, Relation rel);
+extern Page cb_walk_lock(CbJournalWalk *walk);
+extern void cb_walk_unlock(CbJournalWalk *walk);
+extern void cb_walk_step(CbJournalWalk *walk);
+extern void cb_walk_restart(CbJournalWalk *walk);
+extern void cb_walk_report_broken(const CbJournalWalk *walk)
+			pg_attribute_noreturn();
+
 /* cb_append.c */
 extern int	cb_journal_append(Relation rel, CbSortEntry *entries, int n,
 							  const CbAppendSink *sink, void *arg,

@@ -3,8 +3,7 @@
  * cb_read.c
  *	  Reading entries from the journal's pages.
  *
- * A page is believed only if, under its lock, it is a journal page with the
- * sequence number that is expected: truncated pages are reused (I11).
+ * Entries are copied while their page is locked, and taken apart afterwards.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,20 +11,18 @@
 
 #include "base/cb_base.h"
 #include "journal/cb_read.h"
-#include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 /* Begin to read at pos, which lies in the given block. */
 void
-cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos, BlockNumber block,
-			  CbPos limit)
+cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
+			  BlockNumber block, CbPos limit)
 {
 	memset(reader, 0, sizeof(CbReader));
+	cb_walk_begin(&reader->walk, rel, block, CbPosSeq(pos));
 	reader->cxt = cxt;
 	reader->pos = pos;
-	reader->block = block;
 	reader->limit = limit;
 }
 
@@ -54,13 +51,13 @@ cb_read_note_left(CbReader *reader)
 			MemoryContextAlloc(reader->cxt, sizeof(BlockNumber) * reader->left_allocated) :
 			repalloc_huge(reader->left, sizeof(BlockNumber) * reader->left_allocated);
 	}
-	reader->left[reader->nleft++] = reader->block;
+	reader->left[reader->nleft++] = reader->walk.block;
 }
 
-/* Take the entries out of a copy of a page's bytes from offset off on. */
+/* Take the entries out of a copy of the page's bytes from offset off on. */
 static void
 cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
-			  uint64 seq, uint32 off)
+			  uint32 off)
 {
 	Size		at = 0;
 
@@ -71,13 +68,11 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			MAXALIGN(IndexTupleSize(itup));
 
 		if (size < sizeof(IndexTupleData) || size > len - at)
-			ereport(ERROR,
-					(errcode(ERRCODE_INDEX_CORRUPTED),
-					 errmsg("journal page %u of index \"%s\" has a corrupted entry at offset %u",
-							reader->block, RelationGetRelationName(kd->rel),
-							(unsigned) (off + at)),
-					 errhint("Please REINDEX it.")));
-		cb_read_add_entry(kd, reader, itup, CbPosMake(seq, off + at));
+			cb_report_corrupt(kd->rel, reader->walk.block,
+							  "The journal entry at %u is longer than the page.",
+							  (unsigned) (off + at));
+		cb_read_add_entry(kd, reader, itup,
+						  CbPosMake(reader->walk.seq, off + at));
 		at += size;
 	}
 }
@@ -89,23 +84,17 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 static bool
 cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *more)
 {
-	uint64		seq = CbPosSeq(reader->pos);
+	CbJournalWalk *walk = &reader->walk;
 	uint32		off = CbPosOff(reader->pos);
-	Buffer		buf = ReadBuffer(kd->rel, reader->block);
-	Page		page = BufferGetPage(buf);
+	Page		page = cb_walk_lock(walk);
 	char	   *bytes = NULL;
 	Size		len;
-	BlockNumber next;
 
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (PageIsNew(page) || CbPageGetOpaque(page)->page_id != CB_PAGE_ID ||
-		!CbPageIsJournal(page)
-#ifndef CB_MUTATE_I11_SEQUENCE
-		|| CbJournalGetHeader(page)->seq != seq
-#endif
-		|| ((PageHeader) page)->pd_lower < off)
+	if (page == NULL)
+		return false;
+	if (((PageHeader) page)->pd_lower < off)
 	{
-		UnlockReleaseBuffer(buf);
+		cb_walk_unlock(walk);
 		return false;
 	}
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
@@ -120,21 +109,21 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		bytes = MemoryContextAlloc(reader->cxt, len);
 		memcpy(bytes, (char *) page + off, len);
 	}
-	next = CbPageGetOpaque(page)->next;
-	UnlockReleaseBuffer(buf);
+	cb_walk_unlock(walk);
 
 	reader->npages++;
 	if (len > 0)
-		cb_read_parse(kd, reader, bytes, len, seq, off);
-	*more = next != InvalidBlockNumber && reader->pos + len < reader->limit;
+		cb_read_parse(kd, reader, bytes, len, off);
+	*more = walk->next != InvalidBlockNumber &&
+		reader->pos + len < reader->limit;
 	if (*more)
 	{
 		cb_read_note_left(reader);
-		reader->block = next;
-		reader->pos = CbPosMake(seq + 1, CB_JOURNAL_FIRST);
+		cb_walk_step(walk);
+		reader->pos = CbPosMake(walk->seq, CB_JOURNAL_FIRST);
 	}
 	else
-		reader->pos = CbPosMake(seq, off + len);
+		reader->pos += len;
 	return true;
 }
 
@@ -154,7 +143,6 @@ cb_read_to_head(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot)
 			return false;
 		if (more)
 			CB_TEST_POINT("read-next");
-		CHECK_FOR_INTERRUPTS();
 	}
 	return true;
 }

@@ -14,9 +14,9 @@
 typedef struct CbReader
 {
 	MemoryContext cxt;			/* of the entries and their bytes */
+	CbJournalWalk walk;			/* at the page of pos */
 	CbPos		pos;			/* where to read on */
 	CbPos		limit;			/* end of an entry; not to be read beyond */
-	BlockNumber block;			/* page of pos */
 	int			npages;			/* pages read */
 	int			n;
 	int			allocated;
@@ -26,8 +26,8 @@ typedef struct CbReader
 	int			left_allocated;
 } CbReader;
 
-extern void cb_read_begin(CbReader *reader, MemoryContext cxt, CbPos pos,
-						  BlockNumber block, CbPos limit);
+extern void cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt,
+						  CbPos pos, BlockNumber block, CbPos limit);
 extern bool cb_read_to_head(const CbKeyDesc *kd, CbReader *reader,
 							Snapshot snapshot);
 

@@ -82,6 +82,12 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 	return true;
 }
 
+void
+cb_leaf_report_damaged(Relation rel, BlockNumber blkno)
+{
+	cb_report_corrupt(rel, blkno, "The packed base is damaged.");
+}
+
 bool
 cb_leaf_check(const CbLeaf *leaf)
 {

@@ -54,6 +54,10 @@ typedef union CbLeafTuple
  */
 extern bool cb_leaf_open(CbLeaf *leaf, Page page);
 
+/* Raises the error for a leaf, or a page of a run, whose base is damaged. */
+extern void cb_leaf_report_damaged(Relation rel, BlockNumber blkno)
+			pg_attribute_noreturn();
+
 /* Looks at every entry of the base, if there is one.  False: it is damaged. */
 extern bool cb_leaf_check(const CbLeaf *leaf);
 

@@ -76,14 +76,61 @@ cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 		((char *) CbPageGetDeleted(page) + sizeof(CbDeletedPageData)) - (char *) page;
 }
 
-static void
-cb_page_report_corrupt(Relation rel, BlockNumber blkno, const char *what)
+/* ---------- checking ---------- */
+
+/*
+ * Raises the error for a damaged index.  blkno: where it is damaged, or
+ * InvalidBlockNumber if that cannot be known; fmt: a sentence that says what is
+ * wrong there.  Locks and pins go with the error.
+ */
+void
+cb_report_corrupt(Relation rel, BlockNumber blkno, const char *fmt,...)
 {
+	va_list		args;
+	char		detail[512];
+
+	va_start(args, fmt);
+	vsnprintf(detail, sizeof(detail), fmt, args);
+	va_end(args);
+
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" contains %s at block %u",
-					RelationGetRelationName(rel), what, blkno),
+			 blkno == InvalidBlockNumber ?
+			 errmsg("index \"%s\" is corrupted", RelationGetRelationName(rel)) :
+			 errmsg("index \"%s\" is corrupted at block %u",
+					RelationGetRelationName(rel), blkno),
+			 errdetail_internal("%s", detail),
 			 errhint("Please REINDEX it.")));
+}
+
+/* The same, of an item that should be an entry. */
+void
+cb_page_report_entry(Relation rel, BlockNumber blkno, OffsetNumber off)
+{
+	cb_report_corrupt(rel, blkno, "Item %u is not a valid entry.", off);
+}
+
+static void
+cb_page_report_header(Relation rel, BlockNumber blkno, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+
+	cb_report_corrupt(rel, blkno,
+					  "The page header is wrong: lower %u, upper %u, special %u.",
+					  header->pd_lower, header->pd_upper, header->pd_special);
+}
+
+/* An index of another version is not damaged, but cannot be read either. */
+static void
+cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
+{
+	if (version != CB_FORMAT_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" has format version %u at block %u, but this version of cache_batch reads version %d",
+						RelationGetRelationName(rel), version, blkno,
+						CB_FORMAT_VERSION),
+				 errhint("Please REINDEX it.")));
 }
 
 /*
@@ -94,19 +141,28 @@ void
 cb_page_check(Relation rel, BlockNumber blkno, Page page)
 {
 	if (PageIsNew(page))
-		cb_page_report_corrupt(rel, blkno, "an unexpected zero page");
-	if (PageGetSpecialSize(page) != MAXALIGN(sizeof(CbPageOpaqueData)) ||
-		CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
-		cb_page_report_corrupt(rel, blkno, "a corrupted page");
-	if (CbPageGetOpaque(page)->version < CB_FORMAT_OLDEST ||
-		CbPageGetOpaque(page)->version > CB_FORMAT_VERSION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page %u of index \"%s\" has format version %u, but this version of cache_batch reads versions %d to %d",
-						blkno, RelationGetRelationName(rel),
-						CbPageGetOpaque(page)->version, CB_FORMAT_OLDEST,
-						CB_FORMAT_VERSION),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(rel, blkno, "The page is all zero.");
+	if (((PageHeader) page)->pd_special != BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)))
+		cb_page_report_header(rel, blkno, page);
+	if (CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
+		cb_report_corrupt(rel, blkno, "The page id is %04X, not %04X.",
+						  CbPageGetOpaque(page)->page_id, CB_PAGE_ID);
+	cb_page_check_version(rel, blkno, CbPageGetOpaque(page)->version);
+}
+
+/*
+ * The same, and the page's header says where its line pointers and items are.
+ */
+void
+cb_page_check_header(Relation rel, BlockNumber blkno, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+
+	cb_page_check(rel, blkno, page);
+	if (header->pd_lower < SizeOfPageHeaderData ||
+		header->pd_lower > header->pd_upper ||
+		header->pd_upper > header->pd_special)
+		cb_page_report_header(rel, blkno, page);
 }
 
 /*
@@ -134,7 +190,8 @@ cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
 		total += MAXALIGN(len);
 	}
 	if (!sound || total > header->pd_special - header->pd_upper)
-		cb_page_report_corrupt(rel, blkno, "items outside of their page");
+		cb_report_corrupt(rel, blkno,
+						  "There are items outside of their page, or one over another.");
 }
 
 /* Checks the metapage and returns its contents. */
@@ -147,18 +204,9 @@ cb_page_check_meta(Relation rel, Page page)
 	meta = CbPageGetMeta(page);
 	if ((CbPageGetOpaque(page)->flags & CBP_META) == 0 ||
 		meta->magic != CB_META_MAGIC)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" is not a cachebatch index",
-						RelationGetRelationName(rel)),
-				 errhint("Please REINDEX it.")));
-	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" has format version %u, but this version of cache_batch reads versions %d to %d",
-						RelationGetRelationName(rel), meta->version,
-						CB_FORMAT_OLDEST, CB_FORMAT_VERSION),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(rel, CB_METAPAGE_BLKNO,
+						  "It is not the metapage of a cachebatch index.");
+	cb_page_check_version(rel, CB_METAPAGE_BLKNO, meta->version);
 	return meta;
 }
 

@@ -26,13 +26,8 @@
 #include "base/cb_compat.h"
 #include "storage/bufpage.h"
 
-/*
- * Version of the on-disk format, in the metapage and in every page.  Version
- * 2 has packed leaves, version 3 range buffers; earlier pages and indexes are
- * read as they are, and get the new one page by page as they are written anew.
- */
-#define CB_FORMAT_VERSION	3
-#define CB_FORMAT_OLDEST	1
+/* version of the on-disk format, in the metapage and in every page */
+#define CB_FORMAT_VERSION	1
 
 #define CB_META_MAGIC		0xCBA7C401
 #define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
@@ -61,22 +56,23 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_ROOT				(1 << 4)	/* leftmost page of the top level */
 #define CBP_INCOMPLETE_SPLIT	(1 << 5)	/* right sibling has no downlink */
 #define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
-#define CBP_HALF_DEAD			(1 << 7)	/* not used */
-#define CBP_EMPTY				(1 << 8)	/* leaf that has lost all its entries */
-#define CBP_HAS_GARBAGE			(1 << 9)	/* hint: has dead items */
-#define CBP_PACKED				(1 << 10)	/* leaf whose first item is a base */
-#define CBP_RANGE				(1 << 11)	/* lists runs: see cb_range_page.h */
-#define CBP_RUN					(1 << 12)	/* of a run */
+#define CBP_EMPTY				(1 << 7)	/* leaf that has lost all its entries */
+#define CBP_HAS_GARBAGE			(1 << 8)	/* hint: has dead items */
+#define CBP_PACKED				(1 << 9)	/* leaf whose first item is a base */
+#define CBP_RANGE				(1 << 10)	/* lists runs: see cb_range_page.h */
+#define CBP_RUN					(1 << 11)	/* of a run */
 
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
+#define CbPageIsInternal(page) \
+	((CbPageGetOpaque(page)->flags & CBP_INTERNAL) != 0)
 #define CbPageIsTree(page) \
 	((CbPageGetOpaque(page)->flags & (CBP_LEAF | CBP_INTERNAL)) != 0)
 #define CbPageIsJournal(page) ((CbPageGetOpaque(page)->flags & CBP_JOURNAL) != 0)
 #define CbPageIsRightmost(page) \
 	(CbPageGetOpaque(page)->next == InvalidBlockNumber)
 #define CbPageIsGone(page) \
-	((CbPageGetOpaque(page)->flags & (CBP_DELETED | CBP_HALF_DEAD)) != 0)
+	((CbPageGetOpaque(page)->flags & CBP_DELETED) != 0)
 #define CbPageHasIncompleteSplit(page) \
 	((CbPageGetOpaque(page)->flags & CBP_INCOMPLETE_SPLIT) != 0)
 
@@ -107,6 +103,20 @@ cb_page_get_entry(Page page, OffsetNumber off)
 		BTreeTupleIsPivot(itup))
 		return NULL;
 	return itup;
+}
+
+/*
+ * Copies a tuple to an aligned place, with zeros up to the next one; returns how
+ * many bytes that are.
+ */
+static inline Size
+cb_page_copy_tuple(char *at, IndexTuple itup)
+{
+	Size		size = IndexTupleSize(itup);
+
+	memcpy(at, itup, size);
+	memset(at + size, 0, MAXALIGN(size) - size);
+	return MAXALIGN(size);
 }
 
 /* bytes for line pointers and tuples on a fresh page */
@@ -163,8 +173,7 @@ typedef struct CbMetaPageData
 									 * page yet */
 	uint32		nlevels;
 	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
-	BlockNumber range_root;		/* the router of the range pages; 0: none.
-								 * Versions 1 and 2 have zeros here */
+	BlockNumber range_root;		/* the router of the range pages; 0: none */
 	uint32		map_incarnation;	/* hint: of the server, when the free space map
 									 * was seen to be complete; 0: it was not */
 } CbMetaPageData;
@@ -208,7 +217,13 @@ extern void cb_page_init_meta(Page page, const uint8 *build_id,
 extern void cb_page_init_journal(Page page, uint64 seq);
 extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 								 FullTransactionId safexid);
+extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
+							  const char *fmt,...)
+			pg_attribute_printf(3, 4) pg_attribute_noreturn();
+extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
+								 OffsetNumber off) pg_attribute_noreturn();
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
+extern void cb_page_check_header(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_items(Relation rel, BlockNumber blkno, Page page);
 extern CbMetaPageData *cb_page_check_meta(Relation rel, Page page);
 extern void cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
@@ -217,5 +232,13 @@ extern void cb_page_note_deleted(Page page);
 extern void cb_page_append_journal(Page page, const char *data, Size len);
 extern void cb_page_clear_incomplete(Page page);
 extern void cb_page_drop_downlink(Page page, OffsetNumber off);
+
+/* Raises an error if an internal page has no downlink, which all have. */
+static inline void
+cb_page_check_downlinks(Relation rel, BlockNumber blkno, Page page)
+{
+	if (PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
+		cb_report_corrupt(rel, blkno, "An internal page has no downlink.");
+}
 
 #endif							/* CB_PAGE_H */

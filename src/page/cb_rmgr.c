@@ -12,10 +12,8 @@
 
 #include "access/bufmask.h"
 #include "access/xlog.h"
-#include "access/xlogutils.h"
 #include "page/cb_leaf.h"
 #include "page/cb_wal.h"
-#include "storage/bufmgr.h"
 
 /* by number: the upper half of a record's info */
 static const CbWalAction *cb_rmgr_actions = NULL;
@@ -234,29 +232,4 @@ cb_wal_register(const CbWalAction *actions)
 {
 	cb_rmgr_actions = actions;
 	RegisterCustomRmgr(CB_RMGR_ID, unconstify(RmgrData *, &cb_rmgr));
-}
-
-/*
- * Redo of the part that several records share: blocks first_block ... were
- * pages whose right sibling has its downlink now.
- */
-void
-cb_wal_redo_clear_incomplete(XLogReaderState *record, uint8 first_block,
-							 int nchildren)
-{
-	for (int i = 0; i < nchildren; i++)
-	{
-		Buffer		buf;
-
-		if (XLogReadBufferForRedo(record, first_block + i, &buf) == BLK_NEEDS_REDO)
-		{
-			Page		page = BufferGetPage(buf);
-
-			cb_page_clear_incomplete(page);
-			PageSetLSN(page, record->EndRecPtr);
-			MarkBufferDirty(buf);
-		}
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
-	}
 }

@@ -20,6 +20,7 @@
 #include "access/xlogreader.h"
 #include "lib/stringinfo.h"
 #include "page/cb_page.h"
+#include "storage/buf.h"
 #include "storage/relfilenode.h"
 
 /*
@@ -288,8 +289,15 @@ typedef struct CbWalAction
 
 /* cb_rmgr.c */
 extern void cb_wal_register(const CbWalAction *actions);
-extern void cb_wal_redo_clear_incomplete(XLogReaderState *record,
-										 uint8 first_block, int nchildren);
+/* cb_redo.c: the frame of redo functions */
+extern Page cb_redo_begin(XLogReaderState *record, uint8 block, Buffer *buf);
+extern Page cb_redo_begin_init(XLogReaderState *record, uint8 block,
+							   Buffer *buf);
+extern void cb_redo_mark(XLogReaderState *record, Page page, Buffer buf);
+extern void cb_redo_end(XLogReaderState *record, Page page, Buffer buf);
+extern Buffer cb_redo_image(XLogReaderState *record, uint8 block);
+extern void cb_redo_clear_incomplete(XLogReaderState *record,
+									 uint8 first_block, int nchildren);
 
 /* each appends what a record of its kind says */
 extern void cb_describe_journal_append(StringInfo buf, const char *rec);

@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
@@ -22,16 +21,6 @@
 #include "range/cb_range.h"
 #include "rel/cb_alloc.h"
 #include "utils/snapmgr.h"
-
-static void
-cb_range_report_corrupt(Relation rel, BlockNumber blkno)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not a valid range page",
-					blkno, RelationGetRelationName(rel)),
-			 errhint("Please REINDEX it.")));
-}
 
 BlockNumber
 cb_range_root(Relation rel)
@@ -52,8 +41,8 @@ cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, root, page);
 	if (!CbPageIsRange(page) || CbPageGetOpaque(page)->level != CB_ROUTER_LEVEL ||
-		PageGetMaxOffsetNumber(page) < FirstOffsetNumber)
-		cb_range_report_corrupt(rel, root);
+		PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
+		cb_report_corrupt(rel, root, "It is not the router of range pages.");
 	return buf;
 }
 
@@ -65,13 +54,13 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	Page		page;
 
 	if (blkno == InvalidBlockNumber)
-		cb_range_report_corrupt(rel, blkno);
+		cb_report_corrupt(rel, blkno, "A link to a range page leads nowhere.");
 	buf = cb_rel_read_buffer(rel, blkno);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
 	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)
-		cb_range_report_corrupt(rel, blkno);
+		cb_report_corrupt(rel, blkno, "It is not a valid range page.");
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
@@ -105,7 +94,7 @@ void
 cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 {
 	if (moves % CB_CHECK_MOVES == 0 && moves > RelationGetNumberOfBlocks(rel))
-		cb_range_report_corrupt(rel, next);
+		cb_report_corrupt(rel, next, "The right links of range pages form a ring.");
 }
 
 bool
@@ -238,13 +227,12 @@ cb_range_init_first(Page router, Page range, BlockNumber range_blkno)
 	pfree(downlink);
 }
 
-/* Sets the metapage's link; it has version 3 and the level of runs then. */
+/* Sets the metapage's link; it has the level of runs then. */
 static void
 cb_range_set_meta(Page page, BlockNumber root)
 {
 	CbMetaPageData *meta = CbPageGetMeta(page);
 
-	meta->version = CB_FORMAT_VERSION;
 	meta->range_root = root;
 	if (meta->nlevels == 2)
 	{
@@ -252,8 +240,6 @@ cb_range_set_meta(Page page, BlockNumber root)
 		meta->levels[1] = CB_LEVEL_RUNS;
 		meta->nlevels = 3;
 	}
-	((PageHeader) page)->pd_lower =
-		((char *) meta + sizeof(CbMetaPageData)) - (char *) page;
 }
 
 BlockNumber
@@ -451,11 +437,5 @@ cb_redo_range_pages(XLogReaderState *record)
 	static const uint8 order[] = {1, 2, 0};
 
 	for (int i = 0; i < lengthof(order); i++)
-	{
-		Buffer		buf;
-
-		if (XLogReadBufferForRedo(record, order[i], &buf) != BLK_RESTORED)
-			elog(PANIC, "cache_batch: a record of range pages has no images");
-		UnlockReleaseBuffer(buf);
-	}
+		UnlockReleaseBuffer(cb_redo_image(record, order[i]));
 }

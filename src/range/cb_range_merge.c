@@ -15,7 +15,6 @@
 #include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
@@ -102,11 +101,8 @@ static void
 cb_range_add(CbRangeMerge *merge, IndexTuple itup)
 {
 	if (merge->n == merge->allocated)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("a run of index \"%s\" has more entries than its range says",
-						RelationGetRelationName(merge->kd->rel)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(merge->kd->rel, merge->state.blkno,
+						  "Its runs have more entries than it says.");
 	cb_key_fill_sort_entry(merge->kd, &merge->entries[merge->n], itup);
 	merge->n++;
 }
@@ -122,7 +118,7 @@ cb_range_add_page(CbRangeMerge *merge)
 	{
 		items = palloc(sizeof(IndexTuple) * cursor->nentries);
 		if (!cb_leaf_read_all(&cursor->leaf, &merge->arena, items))
-			cb_tree_report_damaged(merge->kd->rel, (Page) cursor->copy.data);
+			cb_leaf_report_damaged(merge->kd->rel, cursor->pages[cursor->at]);
 		for (int i = 0; i < cursor->nentries; i++)
 			cb_range_add(merge, items[i]);
 		pfree(items);
@@ -356,21 +352,18 @@ cb_redo_retire(XLogReaderState *record)
 {
 	xl_cb_retire xlrec;
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRetire);
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
 		OffsetNumber offsets[CB_RANGE_MAX_RUNS];
 
 		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
 			   xlrec.nitems * sizeof(OffsetNumber));
-		cb_range_page_retire(BufferGetPage(buf), offsets, xlrec.nitems,
-							 xlrec.safexid);
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
+		cb_range_page_retire(page, offsets, xlrec.nitems, xlrec.safexid);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }
 
 /* ---------- freeing ---------- */
@@ -537,22 +530,16 @@ cb_redo_run_free(XLogReaderState *record)
 {
 	xl_cb_run_free xlrec;
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-	{
-		PageIndexTupleDelete(BufferGetPage(buf), xlrec.offset);
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
-	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	if (page != NULL)
+		PageIndexTupleDelete(page, xlrec.offset);
+	cb_redo_end(record, page, buf);
 	for (int i = 1; i <= xlrec.npages; i++)
 	{
-		buf = XLogInitBufferForRedo(record, i);
-		cb_run_free_page(BufferGetPage(buf));
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
-		UnlockReleaseBuffer(buf);
+		page = cb_redo_begin_init(record, i, &buf);
+		cb_run_free_page(page);
+		cb_redo_end(record, page, buf);
 	}
 }

@@ -23,16 +23,6 @@
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
 
-static void
-cb_run_report_corrupt(Relation rel, BlockNumber blkno)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not a valid page of a run",
-					blkno, RelationGetRelationName(rel)),
-			 errhint("Please REINDEX it.")));
-}
-
 void
 cb_run_check_page(Relation rel, Buffer buf)
 {
@@ -41,7 +31,7 @@ cb_run_check_page(Relation rel, Buffer buf)
 
 	cb_page_check(rel, blkno, page);
 	if (!CbPageIsRun(page))
-		cb_run_report_corrupt(rel, blkno);
+		cb_report_corrupt(rel, blkno, "It is not a page of a run.");
 }
 
 bool
@@ -67,14 +57,20 @@ cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page)
 	return lost;
 }
 
+static void
+cb_run_check_link(Relation rel, BlockNumber blkno)
+{
+	if (blkno == InvalidBlockNumber)
+		cb_report_corrupt(rel, blkno, "A link to a page of a run leads nowhere.");
+}
+
 /* Reads and share-locks a page of a run; InvalidBuffer: the run is lost. */
 static Buffer
 cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 {
 	Buffer		buf;
 
-	if (blkno == InvalidBlockNumber)
-		cb_run_report_corrupt(rel, blkno);
+	cb_run_check_link(rel, blkno);
 	buf = cb_rel_read_buffer(rel, blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (watch != NULL && cb_run_is_lost(rel, watch, BufferGetPage(buf)))
@@ -84,7 +80,8 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 	}
 	cb_run_check_page(rel, buf);
 	if (CbPageGetOpaque(BufferGetPage(buf))->level != level)
-		cb_run_report_corrupt(rel, blkno);
+		cb_report_corrupt(rel, blkno, "It is not a page of level %d of a run.",
+						  level);
 	return buf;
 }
 
@@ -150,13 +147,15 @@ cb_run_note_pages(Relation rel, CbRunCursor *cursor, Page root)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(root);
 
-	if (max < FirstOffsetNumber || max > CB_RUN_MAX_PAGES)
-		cb_run_report_corrupt(rel, cursor->item.root);
+	if (max < CbPageFirstItem(root) || max > CB_RUN_MAX_PAGES)
+		cb_report_corrupt(rel, cursor->item.root, "The root of a run has %u items.",
+						  max);
 	cursor->lsn = PageGetLSN(root);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (!cb_range_bound_is_sound(root, off))
-			cb_run_report_corrupt(rel, cursor->item.root);
+			cb_report_corrupt(rel, cursor->item.root,
+							  "Item %u is not a separator.", off);
 		cursor->pages[off - 1] = BTreeTupleGetDownLink(CbPageGetTuple(root, off));
 	}
 	cursor->npages = max;
@@ -172,19 +171,24 @@ cb_run_read_root(Relation rel, CbRunCursor *cursor)
 	UnlockReleaseBuffer(buf);
 }
 
-/* Raises an error if a block is none, or is listed twice: who could lock it? */
+/*
+ * Raises an error if a page of the run has no block, or two have one: who could
+ * lock it?
+ */
 static void
-cb_run_check_distinct(Relation rel, const BlockNumber *pages, int n)
+cb_run_check_distinct(Relation rel, BlockNumber root, const BlockNumber *pages,
+					  int n)
 {
 	for (int i = 0; i < n; i++)
 	{
-		if (pages[i] == InvalidBlockNumber)
-			cb_run_report_corrupt(rel, pages[i]);
+		bool		distinct = pages[i] != InvalidBlockNumber;
+
 		for (int j = 0; j < i; j++)
-		{
-			if (pages[i] == pages[j])
-				cb_run_report_corrupt(rel, pages[i]);
-		}
+			distinct &= pages[i] != pages[j];
+		if (!distinct)
+			cb_report_corrupt(rel, root,
+							  "Its run has block %u twice, or for no page.",
+							  pages[i]);
 	}
 }
 
@@ -198,11 +202,13 @@ cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
 	cb_run_read_root(rel, cursor);
 	n = cursor->npages;
 	if (n + item->nfilters + 1 != item->npages)
-		cb_run_report_corrupt(rel, item->root);
+		cb_report_corrupt(rel, item->root,
+						  "The root has %d downlinks, but the run %u pages, %u of them filters.",
+						  n, item->npages, item->nfilters);
 	memcpy(pages, cursor->pages, n * sizeof(BlockNumber));
 	memcpy(pages + n, item->filters, item->nfilters * sizeof(BlockNumber));
 	pages[n + item->nfilters] = item->root;
-	cb_run_check_distinct(rel, pages, item->npages);
+	cb_run_check_distinct(rel, item->root, pages, item->npages);
 	pfree(cursor);
 	return item->npages;
 }
@@ -229,11 +235,12 @@ cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 	memcpy(page, BufferGetPage(buf), BLCKSZ);
 	UnlockReleaseBuffer(buf);
 	if (!cb_leaf_open(&cursor->leaf, page))
-		cb_run_report_corrupt(rel, cursor->pages[i]);
+		cb_leaf_report_damaged(rel, cursor->pages[i]);
 	cursor->nentries = CbPageIsPacked(page) ? cursor->leaf.nbase :
 		PageGetMaxOffsetNumber(page);
 	if (cursor->nentries < 1 || cursor->nentries > CB_PACK_MAX_ENTRIES)
-		cb_run_report_corrupt(rel, cursor->pages[i]);
+		cb_report_corrupt(rel, cursor->pages[i], "A page of a run has %d entries.",
+						  cursor->nentries);
 	cursor->at = i;
 	return true;
 }
@@ -248,9 +255,11 @@ cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 		itup = cb_leaf_read(&cursor->leaf, i, tuple);
 	else
 		itup = cb_page_get_entry(page, i + 1);
-	if (itup == NULL)
-		cb_run_report_corrupt(rel, cursor->pages[cursor->at]);
-	return itup;
+	if (itup != NULL)
+		return itup;
+	if (CbPageIsPacked(page))
+		cb_leaf_report_damaged(rel, cursor->pages[cursor->at]);
+	cb_page_report_entry(rel, cursor->pages[cursor->at], i + 1);
 }
 
 /* The data page that the root names for the cut; -1: the run is lost. */
@@ -348,8 +357,7 @@ cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir)
 static void
 cb_run_prefetch_page(Relation rel, BlockNumber blkno)
 {
-	if (blkno == InvalidBlockNumber)
-		cb_run_report_corrupt(rel, blkno);
+	cb_run_check_link(rel, blkno);
 	(void) PrefetchBuffer(rel, MAIN_FORKNUM, blkno);
 }
 

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
@@ -313,22 +312,17 @@ cb_redo_spill(XLogReaderState *record)
 {
 	xl_cb_spill *xlrec = (xl_cb_spill *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page;
 
 	for (int i = 1; i <= xlrec->npages; i++)
-	{
-		if (XLogReadBufferForRedo(record, i, &buf) != BLK_RESTORED)
-			elog(PANIC, "cache_batch: a record of a run has no images");
-		UnlockReleaseBuffer(buf);
-	}
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+		UnlockReleaseBuffer(cb_redo_image(record, i));
+	page = cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 	{
 		CbRunItem	item;
 
 		memcpy(&item, XLogRecGetBlockData(record, 0, NULL), sizeof(item));
-		cb_range_page_add(BufferGetPage(buf), &item);
-		PageSetLSN(BufferGetPage(buf), record->EndRecPtr);
-		MarkBufferDirty(buf);
+		cb_range_page_add(page, &item);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

@@ -146,6 +146,16 @@ cb_cut_is_at_end(const CbCut *cut)
 		(cut->kind == CB_CUT_KEYS && (cut->keys[0].sk_flags & SK_ISNULL) != 0);
 }
 
+/* Sets the cut left of a tuple, which is copied to the cut's memory. */
+static inline void
+cb_cut_copy_tuple(CbCut *cut, IndexTuple tuple, PGAlignedBlock *memory)
+{
+	memcpy(memory->data, tuple, IndexTupleSize(tuple));
+	memset(cut, 0, sizeof(CbCut));
+	cut->kind = CB_CUT_TUPLE;
+	cut->tuple = (IndexTuple) memory->data;
+}
+
 extern int	cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
 									 IndexTuple itup);
 

@@ -8,20 +8,16 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/relation.h"
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "am/cb_am.h"
-#include "catalog/index.h"
 #include "flush/cb_flush.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_tree.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_cool);
 PG_FUNCTION_INFO_V1(cache_batch_warm);
@@ -33,32 +29,6 @@ typedef struct CbCoolBounds
 	CbCut		hi;
 	ScanKeyData keys[2];
 } CbCoolBounds;
-
-/*
- * Opens the user's index and its table.  The table's lock keeps VACUUM away, as
- * it has to be while leaves are taken out of the tree.
- */
-static Relation
-cb_cool_fn_open(Oid indexoid, Relation *heap)
-{
-	Oid			heapoid = IndexGetRelation(indexoid, true);
-	LOCKMODE	lockmode = ShareUpdateExclusiveLock;
-	Relation	rel;
-
-	cb_sqlfn_check_owner(indexoid);
-
-#ifdef CB_MUTATE_A11_COOL
-	lockmode = AccessShareLock;
-#endif
-	*heap = OidIsValid(heapoid) ? table_open(heapoid, lockmode) : NULL;
-	rel = cb_sqlfn_open_own_index(indexoid, RowExclusiveLock);
-	if (*heap == NULL || rel->rd_index->indrelid != heapoid)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("could not open parent table of index \"%s\"",
-						RelationGetRelationName(rel))));
-	return rel;
-}
 
 /* The bounds are of the type that the index's first column compares. */
 static void
@@ -145,6 +115,7 @@ cb_cool_fn_get_bounds(FunctionCallInfo fcinfo, Relation rel,
 Datum
 cache_batch_cool(PG_FUNCTION_ARGS)
 {
+	LOCKMODE	table_lockmode = ShareUpdateExclusiveLock;
 	Relation	heap;
 	Relation	rel;
 	CbCoolBounds bounds;
@@ -154,7 +125,13 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	cb_require_preload();
 	cb_sqlfn_check_primary("cache_batch_cool");
-	rel = cb_cool_fn_open(PG_GETARG_OID(0), &heap);
+
+	/* the table's lock keeps VACUUM away, while leaves leave the tree */
+#ifdef CB_MUTATE_A11_COOL
+	table_lockmode = AccessShareLock;
+#endif
+	rel = cb_sqlfn_open_own_with_table(PG_GETARG_OID(0), RowExclusiveLock,
+									   table_lockmode, &heap);
 	cb_cool_fn_get_bounds(fcinfo, rel, &bounds);
 	range->lo = bounds.lo;
 	range->at = bounds.hi;

@@ -7,83 +7,14 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/relation.h"
-#include "access/xlog.h"
 #include "am/cb_am.h"
-#include "catalog/pg_class.h"
 #include "flush/cb_flush.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "sqlfn/cb_sqlfn.h"
 #include "tree/cb_tree.h"
-#include "utils/acl.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_flush);
-
-/*
- * An index is one of ours if it has our callbacks: there can be several access
- * methods with one handler.
- */
-Relation
-cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
-{
-	Relation	rel;
-
-	cb_require_preload();
-
-	rel = relation_open(indexoid, lockmode);
-	if (rel->rd_rel->relkind != RELKIND_INDEX ||
-		rel->rd_indam->ambuild != cb_am_build)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a cachebatch index",
-						RelationGetRelationName(rel))));
-	if (RELATION_IS_OTHER_TEMP(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary indexes of other sessions")));
-	if (!rel->rd_index->indisready)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("index \"%s\" is not ready",
-						RelationGetRelationName(rel)),
-				 errdetail("It is being built, or was left by a CREATE INDEX CONCURRENTLY or REINDEX CONCURRENTLY that failed."),
-				 errhint("In the latter case, drop it or REINDEX it.")));
-
-	return rel;
-}
-
-void
-cb_sqlfn_check_primary(const char *function)
-{
-	if (RecoveryInProgress())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("recovery is in progress"),
-				 errhint("%s() cannot be executed during recovery.", function)));
-}
-
-void
-cb_sqlfn_check_owner(Oid oid)
-{
-	if (!pg_class_ownercheck(oid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, get_rel_name(oid));
-}
-
-/* The owner may be another one by the time that the lock is there. */
-Relation
-cb_sqlfn_open_own_index(Oid indexoid, LOCKMODE lockmode)
-{
-	Relation	rel;
-
-	cb_sqlfn_check_owner(indexoid);
-	rel = cb_sqlfn_open_index(indexoid, lockmode);
-	cb_sqlfn_check_owner(indexoid);
-	return rel;
-}
 
 /* Moves all down to the tree; returns whether range buffers had entries. */
 static bool

@@ -9,12 +9,11 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "am/cb_am.h"
-#include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "sqlfn/cb_sqlfn.h"
 #include "storage/bufmgr.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_stat_get_heat);
@@ -62,7 +61,7 @@ static bool
 cb_heat_fn_has_heat(Relation rel)
 {
 	return cb_heat_is_kept() && rel->rd_rel->relkind == RELKIND_INDEX &&
-		rel->rd_indam->ambuild == cb_am_build &&
+		cb_sqlfn_is_ours(rel) &&
 		!(rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
 		  RecoveryInProgress());
 }

@@ -16,6 +16,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "journal/cb_journal.h"
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
 #include "page/cb_range_page.h"
@@ -181,11 +182,13 @@ cb_inspect_flags(uint16 flags)
 {
 	static const char *const names[] = {
 		"meta", "leaf", "internal", "journal", "root", "incomplete_split",
-		"deleted", "half_dead", "empty", "has_garbage", "packed",
-		"range", "run"
+		"deleted", "empty", "has_garbage", "packed", "range", "run"
 	};
 	Datum		set[lengthof(names)];
 	int			n = 0;
+
+	StaticAssertStmt(CBP_META == 1 && CBP_RUN == 1 << (lengthof(names) - 1),
+					 "each flag has its name, in the same order");
 
 	for (int i = 0; i < lengthof(names); i++)
 	{
@@ -238,42 +241,22 @@ cb_inspect_is_dead(Page page, OffsetNumber off)
 	return run != NULL && !CbRunIsLive(run);
 }
 
-/* number of line pointers, if the page's header makes sense, else an error */
-static OffsetNumber
-cb_inspect_max_offset(Relation rel, int64 blkno, Page page)
-{
-	PageHeader	header = (PageHeader) page;
-
-	if (header->pd_lower < SizeOfPageHeaderData ||
-		header->pd_lower > header->pd_upper ||
-		header->pd_upper > header->pd_special)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("page " INT64_FORMAT " of index \"%s\" has a corrupted header",
-						blkno, RelationGetRelationName(rel)),
-				 errhint("Please REINDEX it.")));
-	return PageGetMaxOffsetNumber(page);
-}
-
 static void
-cb_inspect_open_leaf(Relation rel, int64 blkno, Page page, CbLeaf *leaf)
+cb_inspect_open_leaf(Relation rel, BlockNumber blkno, Page page, CbLeaf *leaf)
 {
 	if (!cb_leaf_open(leaf, page))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("leaf " INT64_FORMAT " of index \"%s\" has a damaged base",
-						blkno, RelationGetRelationName(rel)),
-				 errhint("Please REINDEX it.")));
+		cb_leaf_report_damaged(rel, blkno);
 }
 
 static void
-cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
+cb_inspect_count_items(Relation rel, BlockNumber blkno, Page page, int *live,
 					   int *dead)
 {
-	OffsetNumber max = cb_inspect_max_offset(rel, blkno, page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	CbLeaf		leaf;
 	Size		len;
 
+	cb_page_check_header(rel, blkno, page);
 	cb_inspect_open_leaf(rel, blkno, page, &leaf);
 	*live = *dead = 0;
 	for (int i = 0; i < leaf.nbase; i++)
@@ -295,7 +278,7 @@ cb_inspect_count_items(Relation rel, int64 blkno, Page page, int *live,
 
 /* fills what depends on the kind of page; the rest stays null */
 static void
-cb_inspect_page_details(Relation rel, int64 blkno, Page page, Datum *values,
+cb_inspect_page_details(Relation rel, BlockNumber blkno, Page page, Datum *values,
 						bool *nulls)
 {
 	CbPageOpaque opaque = CbPageGetOpaque(page);
@@ -454,7 +437,7 @@ cb_inspect_run_row(Page page, OffsetNumber off, ReturnSetInfo *rsinfo)
 
 /* a row for each entry of a leaf's base */
 static void
-cb_inspect_base_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
+cb_inspect_base_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber off,
 					 ReturnSetInfo *rsinfo)
 {
 	CbLeaf		leaf;
@@ -474,7 +457,7 @@ cb_inspect_base_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
 }
 
 static void
-cb_inspect_item_rows(Relation rel, int64 blkno, Page page, OffsetNumber off,
+cb_inspect_item_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber off,
 					 ReturnSetInfo *rsinfo)
 {
 	ItemId		iid = PageGetItemId(page, off);
@@ -502,14 +485,14 @@ cache_batch_page_items(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
 	cb_inspect_read(rel, blkno, &copy);
-	cb_page_check(rel, (BlockNumber) blkno, page);
+	cb_page_check_header(rel, (BlockNumber) blkno, page);
 	if (!cb_inspect_has_items(page))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("page " INT64_FORMAT " of index \"%s\" is not a page of its tree or range buffers",
 						blkno, RelationGetRelationName(rel))));
 
-	max = cb_inspect_max_offset(rel, blkno, page);
+	max = PageGetMaxOffsetNumber(page);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		cb_inspect_item_rows(rel, blkno, page, off, rsinfo);
 	relation_close(rel, AccessShareLock);
@@ -518,21 +501,6 @@ cache_batch_page_items(PG_FUNCTION_ARGS)
 }
 
 /* ---------- cache_batch_journal ---------- */
-
-/* whether the page is the journal page with this sequence number */
-static bool
-cb_inspect_is_journal(Page page, uint64 seq)
-{
-	PageHeader	header = (PageHeader) page;
-
-	return !PageIsNew(page) &&
-		PageGetSpecialSize(page) == MAXALIGN(sizeof(CbPageOpaqueData)) &&
-		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
-		CbPageIsJournal(page) &&
-		CbJournalGetHeader(page)->seq == seq &&
-		header->pd_lower >= CB_JOURNAL_FIRST &&
-		header->pd_lower <= CB_JOURNAL_END;
-}
 
 /* counts the entries from a byte offset on; stops at what is no tuple */
 static int
@@ -569,48 +537,30 @@ cb_inspect_journal_row(Page page, uint64 seq, BlockNumber blkno, uint32 from,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/*
- * Follows the chain from the tail.  A page that is not the expected one was
- * truncated and reused meanwhile, if the tail has moved past it: then it
- * goes on from the new tail.  If it has not, the chain is broken.
- */
+/* shows the pages from the tail on, or from where that has moved meanwhile */
 static void
 cb_inspect_walk_journal(Relation rel, ReturnSetInfo *rsinfo)
 {
-	CbMetaPageData meta;
+	CbJournalWalk walk;
 	PGAlignedBlock copy;
-	BlockNumber blkno;
-	uint64		seq;
 
-	cb_inspect_read_meta(rel, &meta);
-	blkno = meta.journal_tail_block;
-	seq = CbPosSeq(meta.journal_tail);
-
-	while (blkno != InvalidBlockNumber)
+	cb_walk_begin_at_tail(&walk, rel);
+	while (walk.block != InvalidBlockNumber)
 	{
+		Page		page = cb_walk_lock(&walk);
 		uint32		from = CB_JOURNAL_FIRST;
 
-		CHECK_FOR_INTERRUPTS();
-		cb_inspect_read(rel, blkno, &copy);
-		if (!cb_inspect_is_journal(copy.data, seq))
+		if (page == NULL)
 		{
-			cb_inspect_read_meta(rel, &meta);
-			if (CbPosSeq(meta.journal_tail) <= seq)
-				ereport(ERROR,
-						(errcode(ERRCODE_INDEX_CORRUPTED),
-						 errmsg("page %u of index \"%s\" is not journal page " UINT64_FORMAT,
-								blkno, RelationGetRelationName(rel), seq),
-						 errhint("Please REINDEX it.")));
-			blkno = meta.journal_tail_block;
-			seq = CbPosSeq(meta.journal_tail);
+			cb_walk_restart(&walk);
 			continue;
 		}
-
-		if (seq == CbPosSeq(meta.journal_tail))
-			from = Max(from, CbPosOff(meta.journal_tail));
-		cb_inspect_journal_row(copy.data, seq, blkno, from, rsinfo);
-		blkno = CbPageGetOpaque(copy.data)->next;
-		seq++;
+		memcpy(copy.data, page, BLCKSZ);
+		cb_walk_unlock(&walk);
+		if (walk.seq == CbPosSeq(walk.tail))
+			from = Max(from, CbPosOff(walk.tail));
+		cb_inspect_journal_row(copy.data, walk.seq, walk.block, from, rsinfo);
+		cb_walk_step(&walk);
 	}
 }
 
@@ -629,16 +579,6 @@ cache_batch_journal(PG_FUNCTION_ARGS)
 
 /* ---------- cache_batch_ranges ---------- */
 
-static void
-cb_inspect_report_range(Relation rel, BlockNumber blkno)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not a valid range page",
-					blkno, RelationGetRelationName(rel)),
-			 errhint("Please REINDEX it.")));
-}
-
 /* the leftmost range page; Invalid: there is none */
 static BlockNumber
 cb_inspect_first_range(Relation rel)
@@ -651,11 +591,12 @@ cb_inspect_first_range(Relation rel)
 	if (meta.range_root == 0)
 		return InvalidBlockNumber;
 	cb_inspect_read(rel, meta.range_root, &copy);
-	cb_page_check(rel, meta.range_root, copy.data);
+	cb_page_check_header(rel, meta.range_root, copy.data);
 	if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) ||
-		cb_inspect_max_offset(rel, meta.range_root, copy.data) < FirstOffsetNumber ||
+		PageGetMaxOffsetNumber(copy.data) < FirstOffsetNumber ||
 		(downlink = cb_inspect_item(copy.data, FirstOffsetNumber)) == NULL)
-		cb_inspect_report_range(rel, meta.range_root);
+		cb_report_corrupt(rel, meta.range_root,
+						  "It is not the router of range pages.");
 	return BTreeTupleGetDownLink(downlink);
 }
 
@@ -705,9 +646,10 @@ cache_batch_ranges(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		cb_inspect_read(rel, blkno, &copy);
 		cb_page_check(rel, blkno, copy.data);
-		if (!cb_range_page_is_sound(copy.data) ||
-			position > RelationGetNumberOfBlocks(rel))
-			cb_inspect_report_range(rel, blkno);
+		if (!cb_range_page_is_sound(copy.data))
+			cb_report_corrupt(rel, blkno, "It is not a valid range page.");
+		if (position > RelationGetNumberOfBlocks(rel))
+			cb_report_corrupt(rel, blkno, "The right links of range pages form a ring.");
 		cb_inspect_range_row(copy.data, position, blkno,
 							 (ReturnSetInfo *) fcinfo->resultinfo);
 		blkno = CbPageGetOpaque(copy.data)->next;

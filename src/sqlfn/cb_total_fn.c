@@ -8,10 +8,10 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "am/cb_am.h"
 #include "catalog/pg_am_d.h"
 #include "fmgr.h"
 #include "rel/cb_key.h"
+#include "sqlfn/cb_sqlfn.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_comparison_is_total);
@@ -29,8 +29,7 @@ cache_batch_comparison_is_total(PG_FUNCTION_ARGS)
 
 	if (rel != NULL)
 	{
-		known = rel->rd_rel->relam == BTREE_AM_OID ||
-			(rel->rd_indam != NULL && rel->rd_indam->ambuild == cb_am_build);
+		known = rel->rd_rel->relam == BTREE_AM_OID || cb_sqlfn_is_ours(rel);
 		total = known && cb_key_find_partial(rel) == 0;
 		relation_close(rel, AccessShareLock);
 	}

@@ -40,6 +40,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -55,10 +56,9 @@
 #include "miscadmin.h"
 #include "page/cb_leaf.h"
 #include "page/cb_range_page.h"
+#include "sqlfn/cb_sqlfn.h"
 #include "sqlfn/cb_verify.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -73,32 +73,12 @@ StaticAssertDecl(32 + CB_FP_OFFSET_BITS + CB_FP_HASH_BITS == 64,
 
 PG_FUNCTION_INFO_V1(cache_batch_verify);
 
-void
-cb_verify_fail(CbVerify *v, const char *fmt,...)
-{
-	va_list		args;
-	char		detail[512];
-
-	va_start(args, fmt);
-	vsnprintf(detail, sizeof(detail), fmt, args);
-	va_end(args);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" is corrupted at block %u",
-					RelationGetRelationName(v->rel), v->blkno),
-			 errdetail_internal("%s", detail),
-			 errhint("Please REINDEX it.")));
-}
-
 /* ---------- reading pages ---------- */
 
-void
-cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
+/* Makes a block the current one, to which block from links. */
+static void
+cb_verify_link(CbVerify *v, BlockNumber blkno, BlockNumber from)
 {
-	Buffer		buf;
-
-	CHECK_FOR_INTERRUPTS();
 	if (blkno >= v->nblocks)
 		v->nblocks = RelationGetNumberOfBlocks(v->rel);
 	if (blkno >= v->nblocks)
@@ -107,8 +87,16 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 		cb_verify_fail(v, "It links to block %u, but the index has %u blocks.",
 					   blkno, v->nblocks);
 	}
-
 	v->blkno = blkno;
+}
+
+void
+cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
+{
+	Buffer		buf;
+
+	CHECK_FOR_INTERRUPTS();
+	cb_verify_link(v, blkno, from);
 	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
 							 v->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
@@ -131,26 +119,7 @@ cb_verify_mark_seen(CbVerify *v)
 void
 cb_verify_page_frame(CbVerify *v)
 {
-	PageHeader	header = (PageHeader) v->page.data;
-	CbPageOpaque opaque;
-
-	if (PageIsNew(v->page.data))
-		cb_verify_fail(v, "The page is all zero.");
-	if (header->pd_special != BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) ||
-		header->pd_lower < SizeOfPageHeaderData ||
-		header->pd_lower > header->pd_upper ||
-		header->pd_upper > header->pd_special)
-		cb_verify_fail(v, "The page header is wrong: lower %u, upper %u, special %u.",
-					   header->pd_lower, header->pd_upper, header->pd_special);
-
-	opaque = CbPageGetOpaque(v->page.data);
-	if (opaque->page_id != CB_PAGE_ID)
-		cb_verify_fail(v, "The page id is %04X, not %04X.",
-					   opaque->page_id, CB_PAGE_ID);
-	if (opaque->version < CB_FORMAT_OLDEST ||
-		opaque->version > CB_FORMAT_VERSION)
-		cb_verify_fail(v, "The format version is %u, not %u to %u.",
-					   opaque->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
+	cb_page_check_header(v->rel, v->blkno, v->page.data);
 }
 
 void
@@ -158,14 +127,8 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 {
 	cb_verify_read(v, CB_METAPAGE_BLKNO, CB_METAPAGE_BLKNO);
 	cb_verify_page_frame(v);
-	*meta = *CbPageGetMeta(v->page.data);
+	*meta = *cb_page_check_meta(v->rel, v->page.data);
 
-	if ((CbPageGetOpaque(v->page.data)->flags & CBP_META) == 0 ||
-		meta->magic != CB_META_MAGIC)
-		cb_verify_fail(v, "It is not a metapage.");
-	if (meta->version < CB_FORMAT_OLDEST || meta->version > CB_FORMAT_VERSION)
-		cb_verify_fail(v, "The format version of the index is %u, not %u to %u.",
-					   meta->version, CB_FORMAT_OLDEST, CB_FORMAT_VERSION);
 	if (meta->root == CB_METAPAGE_BLKNO)
 		cb_verify_fail(v, "The metapage names itself as the root.");
 	if (meta->nlevels < 1 || meta->nlevels > CB_MAX_LEVELS ||
@@ -328,7 +291,7 @@ cb_verify_tree_flags(CbVerify *v)
 	CbPageOpaque opaque = CbPageGetOpaque(v->page.data);
 	uint16		kind = v->level == 0 ? CBP_LEAF : CBP_INTERNAL;
 	uint16		kinds = CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL |
-		CBP_DELETED | CBP_HALF_DEAD | CBP_RANGE | CBP_RUN;
+		CBP_DELETED | CBP_RANGE | CBP_RUN;
 
 	if ((opaque->flags & kinds) != kind)
 		cb_verify_fail(v, "A page of level %u has the flags %04X.",
@@ -340,11 +303,10 @@ cb_verify_tree_flags(CbVerify *v)
 		cb_verify_fail(v, "A page without right sibling is marked as split.");
 	if (PageGetMaxOffsetNumber(v->page.data) + 1 < CbPageFirstItem(v->page.data))
 		cb_verify_fail(v, "The high key is missing.");
-	if (v->level > 0 &&
-		PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data))
-		cb_verify_fail(v, "An internal page has no downlink.");
+	if (v->level > 0)
+		cb_page_check_downlinks(v->rel, v->blkno, v->page.data);
 	if (CbPageIsPacked(v->page.data) &&
-		(v->level > 0 || opaque->version < 2 ||
+		(v->level > 0 ||
 		 PageGetMaxOffsetNumber(v->page.data) < CbPageFirstItem(v->page.data)))
 		cb_verify_fail(v, "It is marked as packed, but cannot be.");
 	if ((opaque->flags & CBP_EMPTY) != 0 &&
@@ -364,11 +326,11 @@ cb_verify_list_items(CbVerify *v)
 
 	cb_arena_init(&arena, v->page_cxt);
 	if (v->level == 0 && !cb_leaf_open(&leaf, page))
-		cb_verify_fail(v, "The packed base is damaged.");
+		cb_leaf_report_damaged(v->rel, v->blkno);
 	v->nbase = v->nitems = leaf.nbase;
 	v->items = palloc(sizeof(IndexTuple) * (leaf.nbase + max + 1));
 	if (!cb_leaf_read_all(&leaf, &arena, v->items))
-		cb_verify_fail(v, "The packed base is damaged.");
+		cb_leaf_report_damaged(v->rel, v->blkno);
 	for (OffsetNumber off = first; off <= max; off++)
 		v->items[v->nitems++] = CbPageGetTuple(page, off);
 }
@@ -678,8 +640,6 @@ cb_verify_journal_entries(CbVerify *v, CbPos tail)
 	Tuplesortstate *indexed = v->indexed;
 	MemoryContext old = MemoryContextSwitchTo(v->page_cxt);
 
-	if (header->pd_lower < CB_JOURNAL_FIRST || header->pd_lower > CB_JOURNAL_END)
-		cb_verify_fail(v, "Its entries end at %u.", header->pd_lower);
 	while (off < header->pd_lower)
 	{
 		IndexTuple	itup = (IndexTuple) (v->page.data + off);
@@ -703,16 +663,6 @@ cb_verify_journal_entries(CbVerify *v, CbPos tail)
 	MemoryContextReset(v->page_cxt);
 }
 
-/* Is the current page the journal page with this sequence number? */
-static bool
-cb_verify_is_journal_page(CbVerify *v, uint64 seq)
-{
-	return !PageIsNew(v->page.data) &&
-		PageGetSpecialSize(v->page.data) == MAXALIGN(sizeof(CbPageOpaqueData)) &&
-		CbPageIsJournal(v->page.data) &&
-		CbJournalGetHeader(v->page.data)->seq == seq;
-}
-
 /*
  * Checks c.  If the journal is truncated meanwhile, its pages may be used
  * again: then start from the new tail.
@@ -721,37 +671,31 @@ static void
 cb_verify_journal(CbVerify *v)
 {
 	CbMetaPageData meta;
-	BlockNumber blkno;
+	CbJournalWalk walk;
 	BlockNumber from = CB_METAPAGE_BLKNO;
-	uint64		seq;
 
 	cb_verify_meta(v, &meta);
-	blkno = meta.journal_tail_block;
-	seq = CbPosSeq(meta.journal_tail);
-	while (blkno != InvalidBlockNumber)
+	cb_walk_begin_at_tail(&walk, v->rel);
+	walk.strategy = v->strategy;
+	while (walk.block != InvalidBlockNumber)
 	{
-		cb_verify_read(v, blkno, from);
-		if (!cb_verify_is_journal_page(v, seq))
-		{
-			CbMetaPageData now;
+		Page		page;
 
-			cb_verify_meta(v, &now);
-			v->blkno = blkno;
-			if (CbPosSeq(now.journal_tail) <= seq)
-				cb_verify_fail(v, "It is not the journal page with number %llu.",
-							   (unsigned long long) seq);
-			meta = now;
-			blkno = meta.journal_tail_block;
-			seq = CbPosSeq(meta.journal_tail);
+		cb_verify_link(v, walk.block, from);
+		page = cb_walk_lock(&walk);
+		if (page == NULL)
+		{
+			cb_walk_restart(&walk);
 			from = CB_METAPAGE_BLKNO;
 			continue;
 		}
+		memcpy(v->page.data, page, BLCKSZ);
+		cb_walk_unlock(&walk);
 		cb_verify_page_frame(v);
 		cb_verify_mark_seen(v);
-		cb_verify_journal_entries(v, meta.journal_tail);
-		from = blkno;
-		blkno = CbPageGetOpaque(v->page.data)->next;
-		seq++;
+		cb_verify_journal_entries(v, walk.tail);
+		from = walk.block;
+		cb_walk_step(&walk);
 	}
 }
 
@@ -794,14 +738,11 @@ cb_verify_report_missing(CbVerify *v, Relation heap, int64 fingerprint)
 {
 	uint64		tid = (uint64) fingerprint >> CB_FP_HASH_BITS;
 
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("row (%u,%u) of table \"%s\" has no entry in index \"%s\"",
-					(unsigned) (tid >> CB_FP_OFFSET_BITS),
-					(unsigned) (tid & ((1 << CB_FP_OFFSET_BITS) - 1)),
-					RelationGetRelationName(heap),
-					RelationGetRelationName(v->rel)),
-			 errhint("Please REINDEX it.")));
+	cb_report_corrupt(v->rel, InvalidBlockNumber,
+					  "Row (%u,%u) of table \"%s\" has no entry.",
+					  (unsigned) (tid >> CB_FP_OFFSET_BITS),
+					  (unsigned) (tid & ((1 << CB_FP_OFFSET_BITS) - 1)),
+					  RelationGetRelationName(heap));
 }
 
 /* Checks g: merges the two sorted sets of fingerprints. */
@@ -914,16 +855,6 @@ cb_verify_index(Relation heap, Relation rel, bool strict, bool heapallindexed)
 static bool
 cb_verify_checkable(Relation rel)
 {
-	if (rel->rd_rel->relkind != RELKIND_INDEX || rel->rd_indam == NULL ||
-		rel->rd_indam->aminsert != cb_am_insert)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a cachebatch index",
-						RelationGetRelationName(rel))));
-	if (RELATION_IS_OTHER_TEMP(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary tables of other sessions")));
 	if (!rel->rd_index->indisvalid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -936,27 +867,9 @@ cb_verify_checkable(Relation rel)
 		!RecoveryInProgress();
 }
 
-/* Opens the table of an index first, then the index, so as not to deadlock. */
-static Relation
-cb_verify_open(Oid indexoid, LOCKMODE lockmode, Relation *heap)
-{
-	Oid			heapoid = IndexGetRelation(indexoid, true);
-	Relation	rel;
-
-	*heap = OidIsValid(heapoid) ? table_open(heapoid, lockmode) : NULL;
-	rel = index_open(indexoid, lockmode);
-	if (*heap == NULL || IndexGetRelation(indexoid, false) != heapoid)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("could not open the table of index \"%s\"",
-						RelationGetRelationName(rel))));
-	return rel;
-}
-
 Datum
 cache_batch_verify(PG_FUNCTION_ARGS)
 {
-	Oid			indexoid = PG_GETARG_OID(0);
 	bool		heapallindexed = PG_GETARG_BOOL(1);
 	bool		strict = heapallindexed && !RecoveryInProgress();
 	LOCKMODE	lockmode = strict ? ShareLock : AccessShareLock;
@@ -965,9 +878,8 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	CbOwnerMark mark;
 
 	cb_require_preload();
-	if (!pg_class_ownercheck(indexoid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, get_rel_name(indexoid));
-	rel = cb_verify_open(indexoid, lockmode, &heap);
+	rel = cb_sqlfn_open_own_with_table(PG_GETARG_OID(0), lockmode, lockmode,
+									   &heap);
 
 	/* functions of the index run as the table's owner, as when it was built */
 	cb_owner_begin(heap, &mark);
@@ -979,7 +891,7 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	}
 
 	cb_owner_end(&mark);
-	index_close(rel, lockmode);
+	relation_close(rel, lockmode);
 	table_close(heap, lockmode);
 	PG_RETURN_VOID();
 }

@@ -64,8 +64,8 @@ typedef enum CbVerifyForm
 /* ---------- cb_verify.c ---------- */
 
 /* Raises the error for the current page. */
-extern void cb_verify_fail(CbVerify *v, const char *fmt,...)
-			pg_attribute_printf(2, 3) pg_attribute_noreturn();
+#define cb_verify_fail(v, ...) \
+	cb_report_corrupt((v)->rel, (v)->blkno, __VA_ARGS__)
 
 /* Copies a block into v->page; the link that led to it is from "from". */
 extern void cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from);

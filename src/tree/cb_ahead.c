@@ -25,10 +25,7 @@ cb_ahead_set_at(const CbKeyDesc *kd, CbAhead *ahead, IndexTuple bound)
 		return;
 	cmp = cb_key_compare_cut(kd, &ahead->end, bound);
 	ahead->done = ScanDirectionIsForward(ahead->dir) ? cmp >= 0 : cmp <= 0;
-	memcpy(ahead->tuple.data, bound, IndexTupleSize(bound));
-	memset(&ahead->at, 0, sizeof(CbCut));
-	ahead->at.kind = CB_CUT_TUPLE;
-	ahead->at.tuple = (IndexTuple) ahead->tuple.data;
+	cb_cut_copy_tuple(&ahead->at, bound, &ahead->tuple);
 }
 
 /*

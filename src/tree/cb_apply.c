@@ -18,7 +18,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "base/cb_waiter.h"
@@ -84,10 +83,10 @@ cb_redo_insert(XLogReaderState *record)
 {
 	xl_cb_insert *xlrec = (xl_cb_insert *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		Size		offsets_len = xlrec->nitems * sizeof(OffsetNumber);
@@ -99,12 +98,9 @@ cb_redo_insert(XLogReaderState *record)
 		memcpy(tuples.data, data + offsets_len, len - offsets_len);
 		cb_page_insert_batch(page, xlrec->nitems, offsets, tuples.data,
 							 len - offsets_len);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
-	cb_wal_redo_clear_incomplete(record, 1, xlrec->nchildren);
+	cb_redo_end(record, page, buf);
+	cb_redo_clear_incomplete(record, 1, xlrec->nchildren);
 }
 
 /* ---------- one leaf ---------- */
@@ -244,11 +240,7 @@ cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 
 	for (int i = 0; i < batch->n; i++)
 	{
-		Size		size = IndexTupleSize(batch->tuples[i]);
-
-		memcpy(tuples.data + at, batch->tuples[i], size);
-		memset(tuples.data + at + size, 0, MAXALIGN(size) - size);
-		at += MAXALIGN(size);
+		at += cb_page_copy_tuple(tuples.data + at, batch->tuples[i]);
 		batch->offsets[i] += i; /* where it stands once all are in */
 	}
 	Assert(at == batch->len);
@@ -276,7 +268,8 @@ cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
 
 	cb_arena_init(&arena, CurrentMemoryContext);
 	memcpy(copy.data, BufferGetPage(buf), BLCKSZ);
-	n = cb_repack_merge(kd, (Page) copy.data, batch, &arena, &repack, &items);
+	n = cb_repack_merge(kd, BufferGetBlockNumber(buf), (Page) copy.data, batch,
+						&arena, &repack, &items);
 	cb_tree_check_still_locked(kd->rel, buf);
 	if (batch->n == 0 ||
 		cb_repack_leaf(kd->rel, buf, batch, &arena, &repack, items, n))

@@ -193,7 +193,7 @@ cb_churn_add_base(CbChurn *churn, CbLeaf *leaf)
 		IndexTuple	itup = cb_leaf_read(leaf, i, &tuple);
 
 		if (itup == NULL)
-			cb_tree_report_damaged(churn->kd->rel, leaf->page);
+			cb_leaf_report_damaged(churn->kd->rel, BufferGetBlockNumber(churn->buf));
 		cb_churn_add(churn, CB_CHURN_BASE, i, itup,
 					 Max(len / leaf->nbase, 1), cb_pack_is_dead(blob, i));
 	}
@@ -207,12 +207,14 @@ cb_churn_list(CbChurn *churn)
 	OffsetNumber first = CbPageFirstPlain(page);
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	const CbLeafBatch *batch = churn->batch;
+	BlockNumber blkno = BufferGetBlockNumber(churn->buf);
 	CbLeaf		leaf;
 
 	/* what is checked can lose entries without fail */
-	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf) ||
-		max > MaxIndexTuplesPerPage)
-		cb_tree_report_damaged(churn->kd->rel, page);
+	if (max > MaxIndexTuplesPerPage)
+		cb_report_corrupt(churn->kd->rel, blkno, "It has %u items.", max);
+	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
+		cb_leaf_report_damaged(churn->kd->rel, blkno);
 	churn->items = palloc(sizeof(CbChurnItem) *
 						  (leaf.nbase + max + batch->n));
 	cb_churn_add_base(churn, &leaf);
@@ -583,6 +585,7 @@ cb_redo_leaf_delete(XLogReaderState *record)
 {
 	xl_cb_leaf_delete *xlrec = (xl_cb_leaf_delete *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page;
 
 	if (InHotStandby)
 	{
@@ -591,14 +594,8 @@ cb_redo_leaf_delete(XLogReaderState *record)
 		XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
 		ResolveRecoveryConflictWithSnapshot(xlrec->horizon, node);
 	}
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-	{
-		Page		page = BufferGetPage(buf);
-
+	page = cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
-	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

@@ -34,16 +34,6 @@ typedef struct CbCool
 	CbUnlinker *unlinker;
 } CbCool;
 
-/* The next step is about what lies left of a separator. */
-static void
-cb_cool_go_to(CbCoolRange *range, IndexTuple separator)
-{
-	memcpy(range->tuple.data, separator, IndexTupleSize(separator));
-	memset(&range->at, 0, sizeof(CbCut));
-	range->at.kind = CB_CUT_TUPLE;
-	range->at.tuple = (IndexTuple) range->tuple.data;
-}
-
 /*
  * The range begins at the right end of the leaf that an earlier one has come to.
  * It is the tree's right end if the page is no leaf any more.
@@ -59,7 +49,7 @@ cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page) &&
 		!CbPageIsRightmost(page))
-		cb_cool_go_to(range, CbPageGetHighKey(page));
+		cb_cut_copy_tuple(&range->at, CbPageGetHighKey(page), &range->tuple);
 	UnlockReleaseBuffer(buf);
 }
 
@@ -152,7 +142,7 @@ cb_cool_step(CbCool *cool)
 		if (cb_cool_fill(cool, left, right))
 			(void) cb_cool_find(kd, &range->at, &low.tuple, &loose);
 	}
-	cb_cool_go_to(range, low.tuple);
+	cb_cut_copy_tuple(&range->at, low.tuple, &range->tuple);
 	range->leaf = left;
 	return true;
 }

@@ -30,7 +30,6 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "commands/progress.h"
 #include "commands/vacuum.h"
@@ -125,29 +124,14 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 {
 	xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
-
 		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
 		CbPageGetOpaque(page)->cycleid = 0;
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
-}
-
-static void
-cb_delete_report_corrupt(CbDeleteState *state, Buffer buf, const char *what)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" has %s",
-					BufferGetBlockNumber(buf),
-					RelationGetRelationName(state->rel), what),
-			 errhint("Please REINDEX it.")));
+	cb_redo_end(record, page, buf);
 }
 
 /* ---------- what is dead ---------- */
@@ -262,7 +246,7 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 		break;
 #endif
 		if (n == 0 || cb_leaf_read_tids(leaf, i, tids) != n)
-			cb_delete_report_corrupt(state, buf, "a damaged base");
+			cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 		for (int k = 0; k < n; k++)
 		{
 			if (cb_delete_is_dead(state, &tids[k]))
@@ -270,7 +254,7 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 		}
 	}
 	if (dead->nordinals > 0 && !cb_leaf_check(leaf))
-		cb_delete_report_corrupt(state, buf, "a damaged base");
+		cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 	if (skipped && leaf->nbase > 0)
 		state->skipped++;
 }
@@ -285,9 +269,10 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 	CbLeaf		leaf;
 
 	if (max > MaxIndexTuplesPerPage)
-		cb_delete_report_corrupt(state, buf, "too many items");
+		cb_report_corrupt(state->rel, BufferGetBlockNumber(buf),
+						  "It has %u items.", max);
 	if (!cb_leaf_open(&leaf, page))
-		cb_delete_report_corrupt(state, buf, "a damaged base");
+		cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 
 	dead->nordinals = dead->noffsets = 0;
 	cb_delete_find_packed(state, buf, &leaf, dead);

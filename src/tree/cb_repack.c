@@ -15,7 +15,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
@@ -112,8 +111,9 @@ cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
 }
 
 int
-cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
-				CbArena *arena, CbRepack *repack, IndexTuple **items)
+cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
+				CbLeafBatch *batch, CbArena *arena, CbRepack *repack,
+				IndexTuple **items)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	OffsetNumber first = CbPageFirstPlain(page);
@@ -123,7 +123,7 @@ cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
 	int			next = 0;
 
 	if (!cb_leaf_open(&leaf, page))
-		cb_tree_report_damaged(kd->rel, page);
+		cb_leaf_report_damaged(kd->rel, blkno);
 	m.nbase = leaf.nbase;
 	m.base = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.nbase + 1));
 	m.items = cb_arena_alloc(arena, sizeof(IndexTuple) *
@@ -132,14 +132,14 @@ cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
 	repack->new_at = cb_arena_alloc(arena, sizeof(uint16) * (batch->n + 1));
 	repack->nplain = repack->nnew = 0;
 	if (!cb_leaf_read_all(&leaf, arena, m.base))
-		cb_tree_report_damaged(kd->rel, page);
+		cb_leaf_report_damaged(kd->rel, blkno);
 
 	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
 	{
 		IndexTuple	plain = cb_page_get_entry(page, off);
 
 		if (plain == NULL)
-			cb_tree_report_damaged(kd->rel, page);
+			cb_page_report_entry(kd->rel, blkno, off);
 		while (next < batch->n && batch->offsets[next] == off)
 			cb_repack_add_new(&m, batch->tuples[next++]);
 		cb_repack_add_plain(&m, plain);
@@ -186,10 +186,7 @@ cb_repack_fill_tuples(const CbLeafBatch *batch, CbArena *arena, CbRepack *repack
 	at = cb_arena_alloc(arena, repack->tuples_len);
 	repack->tuples = at;
 	for (int i = 0; i < repack->nnew; i++)
-	{
-		memcpy(at, batch->tuples[i], IndexTupleSize(batch->tuples[i]));
-		at += MAXALIGN(IndexTupleSize(batch->tuples[i]));
-	}
+		at += cb_page_copy_tuple(at, batch->tuples[i]);
 }
 
 bool
@@ -242,10 +239,10 @@ cb_redo_leaf_pack(XLogReaderState *record)
 {
 	xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, &buf);
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		places = (xlrec->nplain + xlrec->nnew) * sizeof(uint16);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
@@ -261,11 +258,8 @@ cb_redo_leaf_pack(XLogReaderState *record)
 		repack.tuples = tuples;
 		repack.tuples_len = len - places;
 		cb_redo_repack_page(page, &repack);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 		pfree(at);
 		pfree(tuples);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

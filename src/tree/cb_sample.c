@@ -64,6 +64,23 @@ cb_sample_add_page(CbSample *sample, Page page, Size max_size)
 }
 
 /*
+ * Copies a page that should be of an internal level.  Hints may lead to one that
+ * was deleted, or is another one by now: then it has no downlinks to count on.
+ */
+static void
+cb_sample_copy_page(Relation rel, BlockNumber blkno, Page copy)
+{
+	Buffer		buf = ReadBuffer(rel, blkno);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	cb_page_check(rel, blkno, BufferGetPage(buf));
+	memcpy(copy, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+	if (CbPageIsInternal(copy))
+		cb_page_check_downlinks(rel, blkno, copy);
+}
+
+/*
  * Reads the pages of an internal level from its leftmost on, max at most.
  * Returns the leftmost page's first child, or InvalidBlockNumber if the level
  * is not what was expected.
@@ -78,18 +95,13 @@ cb_sample_read_level(Relation rel, BlockNumber blkno, int level, int max,
 
 	for (int i = 0; i < max && blkno != InvalidBlockNumber; i++)
 	{
-		Buffer		buf = ReadBuffer(rel, blkno);
-
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		cb_page_check(rel, blkno, BufferGetPage(buf));
-		memcpy(page, BufferGetPage(buf), BLCKSZ);
-		UnlockReleaseBuffer(buf);
+		cb_sample_copy_page(rel, blkno, page);
 		if (CbPageIsGone(page))
 		{
 			blkno = CbPageGetOpaque(page)->next;
 			continue;
 		}
-		if (!CbPageIsTree(page) || CbPageGetOpaque(page)->level != level)
+		if (!CbPageIsInternal(page) || CbPageGetOpaque(page)->level != level)
 			return InvalidBlockNumber;
 		if (i == 0)
 			child = BTreeTupleGetDownLink(CbPageGetTuple(page, CbPageFirstItem(page)));
@@ -209,16 +221,12 @@ cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 									  high, &end);
 	while (!end && n <= max)
 	{
-		BlockNumber next = CbPageGetOpaque(page)->next;
-		Buffer		buf = ReadBuffer(kd->rel, next);
-
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		cb_page_check(kd->rel, next, BufferGetPage(buf));
-		memcpy(page, BufferGetPage(buf), BLCKSZ);
-		UnlockReleaseBuffer(buf);
+		cb_sample_copy_page(kd->rel, CbPageGetOpaque(page)->next, page);
 		CHECK_FOR_INTERRUPTS();
 		if (CbPageIsGone(page) && !CbPageIsRightmost(page))
 			continue;
+		if (!CbPageIsInternal(page))
+			break;
 		n += cb_sample_count_downlinks(kd, page, CbPageFirstItem(page), high,
 									   &end);
 	}

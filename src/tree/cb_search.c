@@ -34,29 +34,6 @@
 /* a copy of the root from which more moves to the right are needed is made anew */
 #define CB_ROOT_MOVES 2
 
-static void
-cb_search_report_level(Relation rel, BlockNumber blkno, int level)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("page %u of index \"%s\" is not a tree page of level %d",
-					blkno, RelationGetRelationName(rel), level),
-			 errhint("Please REINDEX it.")));
-}
-
-/* A leaf's base or an entry cannot be read; the page may be a copy. */
-void
-cb_tree_report_damaged(Relation rel, Page page)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("index \"%s\" has a damaged leaf",
-					RelationGetRelationName(rel)),
-			 errdetail("Its right sibling is block %u.",
-					   CbPageGetOpaque(page)->next),
-			 errhint("Please REINDEX it.")));
-}
-
 #ifdef USE_ASSERT_CHECKING
 /*
  * May this backend follow links?  Its snapshot or transaction id keeps pages
@@ -74,7 +51,7 @@ cb_search_is_protected(void)
 
 /*
  * Lock a pinned page and check that it is a tree page of this level, or one
- * that was deleted.
+ * that was deleted; an internal page has a downlink.
  */
 static Page
 cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
@@ -89,7 +66,10 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
 	if ((!CbPageIsTree(page) && !CbPageIsGone(page)) ||
 		CbPageGetOpaque(page)->level != level)
-		cb_search_report_level(rel, BufferGetBlockNumber(buf), level);
+		cb_report_corrupt(rel, BufferGetBlockNumber(buf),
+						  "It is not a tree page of level %d.", level);
+	if (level > 0 && !CbPageIsGone(page))
+		cb_page_check_downlinks(rel, BufferGetBlockNumber(buf), page);
 #ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
@@ -164,7 +144,8 @@ cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
  * left of the cut; going forward also one that is the cut itself.  The first
  * item counts as minus infinity.
  *
- * The caller has the page locked, or works on a copy.
+ * The caller has the page locked, or works on a copy, and has seen that an
+ * internal page has a downlink.
  */
 OffsetNumber
 cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
@@ -175,13 +156,9 @@ cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
 	OffsetNumber high = PageGetMaxOffsetNumber(page) + 1;
 	int			goal = (!leaf && ScanDirectionIsBackward(dir)) ? -1 : 0;
 
+	Assert(leaf || low < high);
 	if (!leaf)
-	{
-		if (high <= low)
-			cb_search_report_level(kd->rel, InvalidBlockNumber,
-								   CbPageGetOpaque(page)->level);
 		low++;
-	}
 
 	/* everything before low is left of the cut, from high on right of it */
 	while (low < high)
@@ -224,14 +201,16 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		BlockNumber next = CbPageGetOpaque(page)->next;
 
 		if (CbPageIsRightmost(page))
-			cb_search_report_level(kd->rel, BufferGetBlockNumber(buf), level);
+			cb_report_corrupt(kd->rel, BufferGetBlockNumber(buf),
+							  "It was deleted, but has no right link.");
 		if (descent && descent->want_low && !CbPageIsGone(page))
 			cb_search_set_low(descent, CbPageGetHighKey(page));
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
 		if (++moves % CB_CHECK_MOVES == 0 &&
 			moves > RelationGetNumberOfBlocks(kd->rel))
-			cb_search_report_level(kd->rel, next, level);
+			cb_report_corrupt(kd->rel, next,
+							  "The right links of level %d form a ring.", level);
 		buf = cb_rel_read_buffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
@@ -273,7 +252,8 @@ cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 	Page		page = BufferGetPage(buf);
 
 	if (level >= CB_MAX_TREE_LEVELS)
-		cb_search_report_level(rel, BufferGetBlockNumber(buf), level);
+		cb_report_corrupt(rel, BufferGetBlockNumber(buf),
+						  "Its level is %d, and there cannot be so many.", level);
 	path->blkno[level] = BufferGetBlockNumber(buf);
 	path->single[level] = PageGetMaxOffsetNumber(page) == CbPageFirstItem(page);
 }
@@ -381,7 +361,8 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 		if (!CbPageIsGone(page))
 			return buf;
 		if (CbPageIsRightmost(page))
-			cb_search_report_level(rel, BufferGetBlockNumber(buf), 0);
+			cb_report_corrupt(rel, BufferGetBlockNumber(buf),
+							  "It was deleted, but has no right link.");
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
 		buf = cb_rel_read_buffer(rel, next);
@@ -566,9 +547,6 @@ cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut, int level,
 			return buf;
 		CHECK_FOR_INTERRUPTS();
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INDEX_CORRUPTED),
-			 errmsg("could not find a page of level %d in index \"%s\"",
-					level, RelationGetRelationName(kd->rel)),
-			 errhint("Please REINDEX it.")));
+	cb_report_corrupt(kd->rel, CB_METAPAGE_BLKNO,
+					  "The root leads to no page of level %d.", level);
 }

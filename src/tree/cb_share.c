@@ -26,7 +26,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
@@ -113,22 +112,23 @@ cb_share_lock_parent(CbShare *share)
 
 /* All entries of a leaf, in order; how many. */
 static int
-cb_share_read(CbShare *share, Page page, IndexTuple **items)
+cb_share_read(CbShare *share, Buffer buf, IndexTuple **items)
 {
 	Page		copy = cb_arena_alloc(share->arena, BLCKSZ);
 	CbLeafBatch none = {0};
 	CbRepack	unused;
 
-	memcpy(copy, page, BLCKSZ);
-	return cb_repack_merge(share->kd, copy, &none, share->arena, &unused, items);
+	memcpy(copy, BufferGetPage(buf), BLCKSZ);
+	return cb_repack_merge(share->kd, BufferGetBlockNumber(buf), copy, &none,
+						   share->arena, &unused, items);
 }
 
 /* Adds the right leaf's entries to the left one's. */
 static void
-cb_share_collect(CbShare *share, IndexTuple *left, Page right_page)
+cb_share_collect(CbShare *share, IndexTuple *left)
 {
 	IndexTuple *right;
-	int			n = cb_share_read(share, right_page, &right);
+	int			n = cb_share_read(share, share->bufs[1], &right);
 
 	share->n = share->nleft + n;
 	share->items = cb_arena_alloc(share->arena, sizeof(IndexTuple) * share->n);
@@ -138,12 +138,12 @@ cb_share_collect(CbShare *share, IndexTuple *left, Page right_page)
 
 /* The entries of both leaves. */
 static void
-cb_share_collect_both(CbShare *share, Page left_page, Page right_page)
+cb_share_collect_both(CbShare *share)
 {
 	IndexTuple *left;
 
-	share->nleft = cb_share_read(share, left_page, &left);
-	cb_share_collect(share, left, right_page);
+	share->nleft = cb_share_read(share, share->bufs[0], &left);
+	cb_share_collect(share, left);
 }
 
 /* Makes part i's image; false: it does not fit, with some room left. */
@@ -327,7 +327,7 @@ cb_share_try(CbShare *share, IndexTuple *items)
 {
 	Relation	rel = share->kd->rel;
 
-	cb_share_collect(share, items, BufferGetPage(share->bufs[1]));
+	cb_share_collect(share, items);
 	if (!cb_share_plan(share) || !cb_share_fits_parent(share))
 		return false;
 	cb_tree_check_still_locked(rel, share->bufs[0]);
@@ -440,8 +440,7 @@ cb_share_try_fill(CbShare *share)
 
 	if (!cb_share_is_worth_filling(BufferGetPage(share->bufs[1])))
 		return false;
-	cb_share_collect_both(share, BufferGetPage(share->bufs[0]),
-						  BufferGetPage(share->bufs[1]));
+	cb_share_collect_both(share);
 	if (!cb_share_plan_fill(share) || !cb_share_fits_parent(share))
 		return false;
 	cb_tree_check_still_locked(rel, share->bufs[0]);
@@ -473,15 +472,18 @@ cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena)
 }
 
 bool
-cb_share_merge(const CbKeyDesc *kd, Page left, Page right, Page image)
+cb_share_merge(const CbKeyDesc *kd, Buffer left_buf, Buffer right_buf,
+			   Page image)
 {
 	CbArena		arena;
-	CbShare		share = {.kd = kd,.arena = &arena};
+	CbShare		share = {.kd = kd,.arena = &arena,.bufs = {left_buf, right_buf}};
+	Page		right = BufferGetPage(right_buf);
 	CbPageOpaque opaque;
 
 	cb_arena_init(&arena, CurrentMemoryContext);
-	cb_share_collect_both(&share, left, right);
-	share.packed = share.n > 0 && cb_share_packs(&share, left, right);
+	cb_share_collect_both(&share);
+	share.packed = share.n > 0 &&
+		cb_share_packs(&share, BufferGetPage(left_buf), right);
 	if (share.packed ? !cb_leaf_can_pack(share.items, share.n) :
 		cb_tree_plain_space(share.items, share.n) + CB_SHARE_HIKEY_ROOM(right) >
 		CB_PAGE_ROOM)
@@ -511,11 +513,11 @@ cb_redo_share(XLogReaderState *record)
 	xl_cb_share *xlrec = (xl_cb_share *) XLogRecGetData(record);
 	Buffer		bufs[CB_SHARE_MAX_PARTS + 1];
 	Buffer		buf;
+	Page		page;
 
 	for (int i = xlrec->nleaves; i > 0; i--)
 	{
-		if (XLogReadBufferForRedo(record, i, &bufs[i]) != BLK_RESTORED)
-			elog(PANIC, "cache_batch: shared leaves without page image");
+		bufs[i] = cb_redo_image(record, i);
 #ifdef CB_MUTATE_I11_SHARE
 		LockBuffer(bufs[i], BUFFER_LOCK_UNLOCK);
 #endif
@@ -527,18 +529,15 @@ cb_redo_share(XLogReaderState *record)
 #endif
 	for (int i = xlrec->nleaves; i > 0; i--)
 		UnlockReleaseBuffer(bufs[i]);
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
+	page = cb_redo_begin(record, 0, &buf);
+	if (page != NULL)
 	{
-		Page		page = BufferGetPage(buf);
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		PGAlignedBlock downlink;
 
 		memcpy(downlink.data, data, len);
 		cb_share_set_downlink(page, xlrec->off, (IndexTuple) downlink.data);
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buf);
 	}
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
+	cb_redo_end(record, page, buf);
 }

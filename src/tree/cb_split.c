@@ -25,7 +25,6 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
@@ -519,27 +518,19 @@ cb_redo_newroot(XLogReaderState *record)
 {
 	xl_cb_newroot *xlrec = (xl_cb_newroot *) XLogRecGetData(record);
 	Buffer		buf;
+	Page		page;
 
-	if (XLogReadBufferForRedo(record, 0, &buf) == BLK_NEEDS_REDO)
-		elog(PANIC, "cache_batch: new root without page image");
-	if (BufferIsValid(buf))
-		UnlockReleaseBuffer(buf);
-
-	for (int i = 1; i < 2 + xlrec->nchildren; i++)
+	UnlockReleaseBuffer(cb_redo_image(record, 0));
+	page = cb_redo_begin(record, 1, &buf);
+	if (page != NULL)
+		cb_split_set_root(page, xlrec->root, xlrec->level);
+	cb_redo_end(record, page, buf);
+	for (int i = 2; i < 2 + xlrec->nchildren; i++)
 	{
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
-		{
-			Page		page = BufferGetPage(buf);
-
-			if (i == 1)
-				cb_split_set_root(page, xlrec->root, xlrec->level);
-			else
-				cb_split_demote_root(page);
-			PageSetLSN(page, record->EndRecPtr);
-			MarkBufferDirty(buf);
-		}
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
+		page = cb_redo_begin(record, i, &buf);
+		if (page != NULL)
+			cb_split_demote_root(page);
+		cb_redo_end(record, page, buf);
 	}
 }
 
@@ -558,11 +549,9 @@ cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbCut *cut,
 	BlockNumber left = BufferGetBlockNumber(missing->bufs[0]);
 
 	if (BTreeTupleGetDownLink(CbPageGetTuple(parent, off)) != left)
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("could not find the downlink of page %u in index \"%s\"",
-						left, RelationGetRelationName(kd->rel)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(kd->rel, left,
+						  "Its downlink is not where its keys lead on level %u.",
+						  CbPageGetOpaque(parent)->level);
 	return OffsetNumberNext(off);
 }
 
@@ -577,11 +566,7 @@ cb_split_insert_in_place(Relation rel, Buffer parent_buf, OffsetNumber off,
 
 	for (int i = 0; i < missing->n; i++)
 	{
-		Size		size = IndexTupleSize(missing->downlinks[i]);
-
-		memcpy(tuples.data + at, missing->downlinks[i], size);
-		memset(tuples.data + at + size, 0, MAXALIGN(size) - size);
-		at += MAXALIGN(size);
+		at += cb_page_copy_tuple(tuples.data + at, missing->downlinks[i]);
 		offsets[i] = off + i;
 	}
 	Assert(at == len);
@@ -860,9 +845,10 @@ cb_split_set_hikey(Page image, IndexTuple hikey)
  * lie left of, and the separator; NULL: there are no more than n.
  */
 static IndexTuple
-cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
+cb_split_find_place(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 					int *ordinal, OffsetNumber *off)
 {
+	Page		page = BufferGetPage(buf);
 	CbLeafTuple tuples[2];
 	IndexTuple	before = NULL;
 
@@ -877,7 +863,7 @@ cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
 
 		if (*ordinal < leaf->nbase &&
 			(base = cb_leaf_read(leaf, *ordinal, &tuples[*ordinal % 2])) == NULL)
-			cb_tree_report_damaged(kd->rel, page);
+			cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
 		if (*off <= PageGetMaxOffsetNumber(page))
 			plain = CbPageGetTuple(page, *off);
 		if (base == NULL && plain == NULL)
@@ -900,12 +886,13 @@ cb_split_find_place(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
  * separator as its high key; NULL: there is no room for that, or no such place.
  */
 static IndexTuple
-cb_split_make_halves(const CbKeyDesc *kd, Page page, CbLeaf *leaf, int n,
+cb_split_make_halves(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 					 Page left, Page right)
 {
+	Page		page = BufferGetPage(buf);
 	int			ordinal;
 	OffsetNumber off;
-	IndexTuple	hikey = cb_split_find_place(kd, page, leaf, n, &ordinal, &off);
+	IndexTuple	hikey = cb_split_find_place(kd, buf, leaf, n, &ordinal, &off);
 
 	if (hikey == NULL)
 		return NULL;
@@ -941,11 +928,11 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 #endif
 	Assert(!CbPageHasIncompleteSplit(page));
 	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
-		cb_tree_report_damaged(kd->rel, page);
+		cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
 	n = (leaf.nbase + PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page)) / 2;
 	for (; n > 0 && plan.hikey[0] == NULL; n /= 2)
 	{
-		plan.hikey[0] = cb_split_make_halves(kd, page, &leaf, n, left, right);
+		plan.hikey[0] = cb_split_make_halves(kd, buf, &leaf, n, left, right);
 #ifdef CB_MUTATE_C4_ASISROOM
 		break;
 #endif
@@ -974,13 +961,6 @@ cb_redo_split(XLogReaderState *record)
 	xl_cb_split *xlrec = (xl_cb_split *) XLogRecGetData(record);
 
 	for (int i = xlrec->nnew; i >= 0; i--)
-	{
-		Buffer		buf;
-
-		if (XLogReadBufferForRedo(record, i, &buf) == BLK_NEEDS_REDO)
-			elog(PANIC, "cache_batch: split without page image");
-		if (BufferIsValid(buf))
-			UnlockReleaseBuffer(buf);
-	}
-	cb_wal_redo_clear_incomplete(record, 1 + xlrec->nnew, xlrec->nchildren);
+		UnlockReleaseBuffer(cb_redo_image(record, i));
+	cb_redo_clear_incomplete(record, 1 + xlrec->nnew, xlrec->nchildren);
 }

@@ -92,7 +92,6 @@ extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 								CbLeafHint *hints);
 extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 										int level, CbDescent *descent);
-extern void cb_tree_report_damaged(Relation rel, Page page) pg_attribute_noreturn();
 extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
 										Page page, ScanDirection dir);
 
@@ -169,13 +168,14 @@ extern void cb_redo_leaf_delete(XLogReaderState *record);
 /* cb_repack.c */
 
 /*
- * Merges a copy of a leaf with a batch: all entries in order, in the arena's
- * memory or where they stand, and the places for the record.  The batch loses
- * entries that the leaf's base has already.  Comparison functions run.
+ * Merges a copy of a leaf, block blkno, with a batch: all entries in order, in
+ * the arena's memory or where they stand, and the places for the record.  The
+ * batch loses entries that the leaf's base has already.  Comparison functions
+ * run.
  */
-extern int	cb_repack_merge(const CbKeyDesc *kd, Page page, CbLeafBatch *batch,
-							CbArena *arena, CbRepack *repack,
-							IndexTuple **items);
+extern int	cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
+							CbLeafBatch *batch, CbArena *arena,
+							CbRepack *repack, IndexTuple **items);
 
 /*
  * Packs the leaf with these entries, which cb_repack_merge() has made of it,
@@ -215,8 +215,8 @@ extern bool cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena);
  * Makes an image of the right one of two neighbours that has the left one's
  * entries as well.  False: they do not fit.  Comparison functions run.
  */
-extern bool cb_share_merge(const CbKeyDesc *kd, Page left, Page right,
-						   Page image);
+extern bool cb_share_merge(const CbKeyDesc *kd, Buffer left_buf,
+						   Buffer right_buf, Page image);
 
 /* cb_cool.c */
 

@@ -49,7 +49,6 @@
 
 #include "access/transam.h"
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
@@ -453,27 +452,20 @@ static Buffer
 cb_redo_unlink_block(XLogReaderState *record, const xl_cb_unlink *xlrec, int i)
 {
 	int			level = (i - 1) / 2;
+	bool		goes = i > 0 && i % 2 == 0;
 	Buffer		buf;
-	Page		page;
+	Page		page = goes ? cb_redo_begin_init(record, i, &buf) :
+		cb_redo_begin(record, i, &buf);
 
-	if (i > 0 && i % 2 == 0)
-	{
-		buf = XLogInitBufferForRedo(record, i);
-		page = BufferGetPage(buf);
+	if (page == NULL)
+		return buf;
+	if (goes)
 		cb_page_init_deleted(page, level, xlrec->next[level], xlrec->safexid);
-	}
+	else if (i == 0)
+		cb_page_drop_downlink(page, xlrec->offset);
 	else
-	{
-		if (XLogReadBufferForRedo(record, i, &buf) != BLK_NEEDS_REDO)
-			return buf;
-		page = BufferGetPage(buf);
-		if (i == 0)
-			cb_page_drop_downlink(page, xlrec->offset);
-		else
-			CbPageGetOpaque(page)->next = xlrec->next[level];
-	}
-	PageSetLSN(page, record->EndRecPtr);
-	MarkBufferDirty(buf);
+		CbPageGetOpaque(page)->next = xlrec->next[level];
+	cb_redo_mark(record, page, buf);
 	return buf;
 }
 
@@ -489,9 +481,8 @@ cb_redo_unlink(XLogReaderState *record)
 	int			nblocks = 1 + 2 * xlrec->npages;
 	Buffer		bufs[2 + 2 * CB_MAX_UNLINK_PAGES];
 
-	if (xlrec->merged &&
-		XLogReadBufferForRedo(record, nblocks, &bufs[nblocks]) == BLK_NEEDS_REDO)
-		elog(PANIC, "cache_batch: merged leaf without page image");
+	if (xlrec->merged)
+		bufs[nblocks] = cb_redo_image(record, nblocks);
 	for (int i = 0; i < nblocks; i++)
 		bufs[i] = cb_redo_unlink_block(record, xlrec, i);
 	for (int i = 0; i < nblocks + xlrec->merged; i++)
@@ -569,11 +560,8 @@ cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
 static bool
 cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
 {
-	Page		right = BufferGetPage(pages->right);
-
-	if (!cb_unlink_is_level(right, 0) ||
-		!cb_share_merge(&unlinker->kd, BufferGetPage(pages->page[0]), right,
-						image))
+	if (!cb_unlink_is_level(BufferGetPage(pages->right), 0) ||
+		!cb_share_merge(&unlinker->kd, pages->page[0], pages->right, image))
 		return false;
 	cb_tree_check_still_locked(unlinker->rel, pages->left[0]);
 	cb_tree_check_still_locked(unlinker->rel, pages->page[0]);

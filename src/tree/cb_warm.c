@@ -56,21 +56,12 @@ cb_warm_leaf(CbWarm *warm, BlockNumber *blkno)
 	warm->leaves++;
 	*blkno = CbPageGetOpaque(page)->next;
 	if (!rightmost)
-	{
-		IndexTuple	high = CbPageGetHighKey(page);
-
-		memcpy(warm->tuple.data, high, IndexTupleSize(high));
-		warm->at.kind = CB_CUT_TUPLE;
-		warm->at.tuple = (IndexTuple) warm->tuple.data;
-	}
+		cb_cut_copy_tuple(&warm->at, CbPageGetHighKey(page), &warm->tuple);
 	UnlockReleaseBuffer(buf);
 	if (warm->leaves % CB_CHECK_MOVES == 0 &&
 		warm->leaves > 2 * (int64) RelationGetNumberOfBlocks(warm->kd->rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" has more leaves than blocks",
-						RelationGetRelationName(warm->kd->rel)),
-				 errhint("Please REINDEX it.")));
+		cb_report_corrupt(warm->kd->rel, *blkno,
+						  "The right links of leaves form a ring.");
 	return !rightmost &&
 		cb_key_compare_cut(warm->kd, warm->hi, warm->at.tuple) < 0;
 }
