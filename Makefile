@@ -4,9 +4,16 @@ MODULE_big = cache_batch
 DATA = sql/cache_batch--1.0.sql
 PGFILEDESC = "cache_batch - batched index access method"
 
-C_FILES := $(sort $(wildcard src/*.c src/*/*.c))
+# Where the sources are: here, or elsewhere (make -f DIR/Makefile, or with VPATH)
+CB_SOURCES := $(or $(VPATH),$(patsubst %/,%,$(dir $(firstword $(MAKEFILE_LIST)))))
+cb_files = $(patsubst $(CB_SOURCES)/%,%,$(sort $(wildcard $(addprefix $(CB_SOURCES)/,$(1)))))
+
+C_FILES := $(call cb_files,src/*.c src/*/*.c)
 OBJS = $(C_FILES:.c=.o)
-CB_HEADERS := $(wildcard src/*/*.h)
+CB_HEADERS := $(call cb_files,src/*/*.h)
+ifneq ($(CB_SOURCES),.)
+$(shell mkdir -p $(sort $(dir $(OBJS))))
+endif
 
 PG_CPPFLAGS = -I$(srcdir)/src
 # tests and CI add COPT=-Werror
