@@ -394,20 +394,6 @@ SELECT scan_walk('index', 'Index Scan Backward using scan_m_k ', 'SELECT k FROM 
 SELECT cache_batch_flush('scan_m_k');
 SELECT * FROM scan_suite();
 
--- items found dead are marked, in leaves only
-SELECT scan_set('index');
-DELETE FROM scan_m WHERE k = 777;
-SELECT count(*) FROM scan_m WHERE k = 777;
-BEGIN;
-SELECT scan_set('index');
-SELECT count(*) FROM scan_m WHERE k = 777;
-SELECT count(*) FROM scan_m WHERE k = 777;
-COMMIT;
-SELECT sum(dead_items) > 0 AS marked
-FROM generate_series(1, pg_relation_size('scan_m_k') / current_setting('block_size')::int - 1) b,
-	 cache_batch_page('scan_m_k', b) p
-WHERE p.type = 'leaf';
-
 -- 9. an exclusion constraint looks at entries wherever they are
 CREATE TABLE scan_x (k int, EXCLUDE USING cachebatch (k WITH =));
 INSERT INTO scan_x SELECT generate_series(1, 1000);

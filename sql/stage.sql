@@ -457,22 +457,6 @@ END $$;
 INSERT INTO st SELECT 1800 + i, stage_parallel(i) FROM generate_series(1, 4) i RETURNING v;
 SELECT stage_check('stw');
 
--- prepared transactions
-BEGIN;
-INSERT INTO st VALUES (1950, 'prepared');
-SAVEPOINT a;
-INSERT INTO st VALUES (1951, 'lost');
-ROLLBACK TO a;
-INSERT INTO st VALUES (1952, 'prepared');
-PREPARE TRANSACTION 'stage';
-BEGIN;
-INSERT INTO st VALUES (1953, 'lost');
-PREPARE TRANSACTION 'stage_lost';
-SELECT stage_check('st');
-COMMIT PREPARED 'stage';
-ROLLBACK PREPARED 'stage_lost';
-SELECT stage_check('st');
-
 -- serializable, nothing in the way
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 INSERT INTO st VALUES (1900, 'x');

@@ -2,12 +2,127 @@
 #
 # A suite gets: $1 label of the server, $2 pg_config of a private copy with
 # the extension installed, $3 the build directory (a copy of the tree), and
-# regress $4 not empty if the build has test points.
+# regress $4 not empty if the build has test points.  It runs those of its tests
+# that are asked for.
 
+CB_SUITES="lint unit regress pgtap isolation tap stress mutate"
+
+cb_only=()			# what is asked for, SUITE or SUITE:NAME; none: everything
 cb_passed=0
 cb_failed=0
 cb_skipped=0
 cb_failures=()
+
+# ---------------------------------------------------- what is asked for
+
+# cb_ask LIST: adds what stands between the list's commas.
+cb_ask()
+{
+	local items
+
+	IFS=, read -ra items <<<"$1"
+	cb_only+=("${items[@]:-}")
+}
+
+# cb_file_names SUFFIX FILE...: their names, without the suffix.
+cb_file_names()
+{
+	local f
+
+	for f in "${@:2}"; do
+		[ ! -f "$f" ] || basename "$f" "$1"
+	done
+}
+
+# cb_tests SUITE: the names of its tests, in the order in which they run.
+# stress and mutate only run whole.
+cb_tests()
+{
+	local test=$CB_TREE/test
+
+	case $1 in
+		lint) cb_file_names "" "$test"/lint/* ;;
+		unit) cb_unit_tests "$test/unit" ;;
+		regress) cb_file_names .sql "$CB_TREE"/sql/*.sql | sed '/--/d' ;;
+		pgtap) cb_file_names .sql "$test"/pgtap/*.sql ;;
+		isolation) cb_file_names .spec "$test"/isolation/specs/*.spec ;;
+		tap) cb_file_names .pl "$test"/t/*.pl ;;
+	esac
+}
+
+# As in the Makefile's NAMES.
+cb_unit_tests()
+{
+	local main
+
+	cb_file_names .c "$1"/*_test.c
+	printf '%s\n' core_bench sim
+	for main in "$1"/*/main.cpp; do
+		basename "$(dirname "$main")"
+	done
+}
+
+# cb_named SUITE NAME: the test of that name, or else all whose names begin so.
+cb_named()
+{
+	local name begin=()
+
+	for name in $(cb_tests "$1"); do
+		case $name in
+			"$2") begin=("$name") && break ;;
+			"$2"*) begin+=("$name") ;;
+		esac
+	done
+	[ ${#begin[@]} = 0 ] || printf '%s\n' "${begin[@]}"
+}
+
+# cb_asked SUITE...: is one of them asked for, or a test of theirs?
+cb_asked()
+{
+	local suite item
+
+	[ ${#cb_only[@]} != 0 ] || return 0
+	for suite in "$@"; do
+		for item in "${cb_only[@]}"; do
+			[ "${item%%:*}" != "$suite" ] || return 0
+		done
+	done
+	return 1
+}
+
+# cb_asked_tests SUITE: those of its tests that are asked for.
+cb_asked_tests()
+{
+	local item
+
+	for item in "${cb_only[@]-$1}"; do
+		case $item in
+			"$1") cb_tests "$1" ;;
+			"$1":*) cb_named "$1" "${item#*:}" ;;
+		esac
+	done | awk '!seen[$0]++'
+}
+
+# Complains of what there is not; false if there is anything.
+cb_check_asked()
+{
+	local item suite status=0
+
+	for item in "${cb_only[@]}"; do
+		suite=${item%%:*}
+		if ! tr ' ' '\n' <<<"$CB_SUITES" | grep -qxF -e "$suite"; then
+			echo "no suite is named \"$suite\"; there are: $CB_SUITES" >&2
+			status=1
+		elif [ "$item" != "$suite" ] &&
+			[ -z "$(cb_named "$suite" "${item#*:}")" ]; then
+			echo "no test of $suite has the name \"${item#*:}\", or one that begins so" >&2
+			status=1
+		fi
+	done
+	return $status
+}
+
+# ------------------------------------------------------------ counting
 
 cb_count()
 {
@@ -50,13 +165,6 @@ cb_limited()
 	timeout -k 20 "${CB_SUITE_TIMEOUT:-1500}" "$@"
 }
 
-# If no input file creates the extension itself, the runner does.
-cb_load_option()
-{
-	grep -qiE 'create extension( if not exists)? cache_batch' "$@" ||
-		echo --load-extension=cache_batch
-}
-
 # cb_count_regress SUITE LOG STATUS: reads the lines of pg_regress, both the
 # form of 15 ("test a ... ok 1 ms") and the later one ("ok 1 - a").
 cb_count_regress()
@@ -78,50 +186,31 @@ cb_count_regress()
 	cb_say "$suite: $ok passed, $(echo "$bad" | wc -w) failed"
 }
 
-# Every sql/*.sql that is no install script; those that set things up first.
-# Names that end in _points need a build with test points ($2).
+# Those that are asked for; names that end in _points need a build with test
+# points ($1 not empty).
 cb_regress_tests()
 {
-	local dir=$1 points=$2 first f
-
-	for first in init setup extension; do
-		[ ! -e "$dir/sql/$first.sql" ] || echo "$first"
-	done
-	for f in "$dir"/sql/*.sql; do
-		f=$(basename "$f" .sql)
-		case $f in
-			*--* | init | setup | extension | '*') ;;
-			*_points) [ -z "$points" ] || echo "$f" ;;
-			*) echo "$f" ;;
-		esac
-	done
+	cb_asked_tests regress | if [ -n "$1" ]; then cat; else sed '/_points$/d'; fi
 }
 
 cb_suite_regress()
 {
-	local suite="regress on $1" out=$3/out_regress tests status=0
-	local f inputs=()
+	local suite="regress on $1" out=$3/out_regress tests f status=0
 
-	mapfile -t tests < <(cb_regress_tests "$3" "${4:-}")
-	if [ ${#tests[@]} = 0 ]; then
-		cb_skip "$suite: no sql/*.sql"
-		return 0
-	fi
+	mapfile -t tests < <(cb_regress_tests "${4:-}")
+	[ ${#tests[@]} != 0 ] || return 0
 	cb_say "$suite: ${#tests[@]} files"
 	mkdir -p "$out"
 	# pg_regress gives up altogether at a missing expected output
 	for f in "${tests[@]}"; do
 		[ -e "$3/expected/$f.out" ] || : >"$3/expected/$f.out"
-		inputs+=("$3/sql/$f.sql")
 	done
-	# shellcheck disable=SC2046
 	cb_limited "$(cb_pgxs_test_dir "$2")/regress/pg_regress" \
 		--bindir="$("$2" --bindir)" --inputdir="$3" --outputdir="$out" \
 		--temp-instance="$out/instance" --encoding=UTF8 \
 		--temp-config="$3/test/cache_batch.conf" \
 		--temp-config="$3/test/no_workers.conf" \
-		--dbname=contrib_regression \
-		$(cb_load_option "${inputs[@]}") \
+		--dbname=contrib_regression --load-extension=cache_batch \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
 	cb_stop_servers_under "$out"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
@@ -132,25 +221,18 @@ cb_suite_isolation()
 	local suite="isolation on $1" dir=$3/test/isolation out=$3/out_isolation
 	local tests f status=0
 
-	mapfile -t tests < <(cd "$dir/specs" 2>/dev/null && ls ./*.spec 2>/dev/null |
-		sed 's,^\./,,; s,\.spec$,,')
-	if [ ${#tests[@]} = 0 ]; then
-		cb_skip "$suite: no test/isolation/specs/*.spec"
-		return 0
-	fi
+	mapfile -t tests < <(cb_asked_tests isolation)
 	cb_say "$suite: ${#tests[@]} specs"
 	mkdir -p "$out"
 	for f in "${tests[@]}"; do
 		[ -e "$dir/expected/$f.out" ] || : >"$dir/expected/$f.out"
 	done
-	# shellcheck disable=SC2046
 	cb_limited "$(cb_pgxs_test_dir "$2")/isolation/pg_isolation_regress" \
 		--bindir="$("$2" --bindir)" --inputdir="$dir" --outputdir="$out" \
 		--temp-instance="$out/instance" --encoding=UTF8 \
 		--temp-config="$3/test/cache_batch.conf" \
 		--temp-config="$3/test/no_workers.conf" \
-		--dbname=isolation_regression \
-		$(cb_load_option "$dir"/specs/*.spec) \
+		--dbname=isolation_regression --load-extension=cache_batch \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
 	cb_stop_servers_under "$out"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
@@ -202,20 +284,15 @@ cb_tap_logs()
 
 cb_suite_tap()
 {
-	local perl out=$3/out_tap f name status started
+	local perl out=$3/out_tap name status started
 	perl=$(cb_pgxs_test_dir "$2")/perl
 
-	if ! ls "$3"/test/t/*.pl >/dev/null 2>&1; then
-		cb_skip "tap on $1: no test/t/*.pl"
-		return 0
-	fi
 	if [ ! -d "$perl/PostgreSQL/Test" ]; then
 		cb_skip "tap on $1: server was built without --enable-tap-tests"
 		return 0
 	fi
 	mkdir -p "$out"
-	for f in "$3"/test/t/*.pl; do
-		name=$(basename "$f" .pl)
+	for name in $(cb_asked_tests tap); do
 		status=0
 		started=$(date +%s%N)
 		(cd "$3/test" &&
@@ -237,12 +314,8 @@ cb_suite_tap()
 
 cb_suite_pgtap()
 {
-	local out=$3/out_pgtap f name status
+	local out=$3/out_pgtap name status
 
-	if ! ls "$3"/test/pgtap/*.sql >/dev/null 2>&1; then
-		cb_skip "pgtap on $1: no test/pgtap/*.sql"
-		return 0
-	fi
 	if [ ! -e "$("$2" --sharedir)/extension/pgtap.control" ]; then
 		cb_skip "pgtap on $1: the server has no pgTAP"
 		return 0
@@ -253,13 +326,12 @@ cb_suite_pgtap()
 		cb_fail "pgtap on $1: server start"
 		return 0
 	fi
-	for f in "$3"/test/pgtap/*.sql; do
-		name=$(basename "$f" .sql)
+	for name in $(cb_asked_tests pgtap); do
 		status=0
 		{
 			"$("$2" --bindir)/createdb" "pgtap_$name" &&
 				cb_limited pg_prove --verbose --dbname "pgtap_$name" \
-					--psql-bin "$("$2" --bindir)/psql" "$f"
+					--psql-bin "$("$2" --bindir)/psql" "$3/test/pgtap/$name.sql"
 		} >"$out/$name.log" 2>&1 || status=$?
 		cb_count_tap "pgtap on $1: $name" "$out/$name.log" "$status"
 	done
@@ -288,14 +360,11 @@ cb_count_closing_line()
 
 cb_suite_unit()
 {
-	local log=$CB_WORK/unit.log status=0
+	local log=$CB_WORK/unit.log tests status=0
 
-	if [ ! -e "$CB_TREE/test/unit/Makefile" ]; then
-		cb_skip "unit: no test/unit/Makefile"
-		return 0
-	fi
+	mapfile -t tests < <(cb_asked_tests unit)
 	cp -a "$CB_TREE" "$CB_WORK/build-unit"
-	cb_limited make -C "$CB_WORK/build-unit/test/unit" check \
+	cb_limited make -C "$CB_WORK/build-unit/test/unit" check ONLY="${tests[*]}" \
 		>"$log" 2>&1 || status=$?
 	cb_count_closing_line unit "$log" "$status"
 }
@@ -304,10 +373,6 @@ cb_suite_unit()
 # are in use.
 cb_suite_stress()
 {
-	if [ ! -e "$3/test/stress/differential.py" ]; then
-		cb_skip "stress on $1: no test/stress/differential.py"
-		return 0
-	fi
 	cb_stress_run "$1" "$2" "$3"
 	cb_stress_run "$1, tiny" "$2" "$3" --tiny --run-min 8 --tail 4
 }
@@ -333,10 +398,6 @@ cb_suite_mutate()
 {
 	local log=$CB_WORK/mutate.log status=0
 
-	if [ ! -e "$CB_TREE/test/mutate" ]; then
-		cb_skip "mutate: no test/mutate"
-		return 0
-	fi
 	cb_say "mutate"
 	(cd "$CB_TREE" && bash test/mutate --pg-config "$2") >"$log" 2>&1 ||
 		status=$?
@@ -347,14 +408,12 @@ cb_suite_mutate()
 # $1 a pg_config, $2 a build directory compiled for it.
 cb_suite_lint()
 {
-	local f name log status
+	local name log status
 
-	for f in "$CB_TREE"/test/lint/*; do
-		[ -f "$f" ] || continue
-		name=$(basename "$f")
+	for name in $(cb_asked_tests lint); do
 		log=$CB_WORK/lint-$name.log
 		status=0
-		(cd "$CB_TREE" && PG_CONFIG=$1 CB_BUILT=$2 bash "$f") >"$log" 2>&1 || status=$?
+		(cd "$CB_TREE" && PG_CONFIG=$1 CB_BUILT=$2 bash "test/lint/$name") >"$log" 2>&1 || status=$?
 		if [ "$status" = 0 ]; then
 			cb_pass "lint: $name"
 			grep '^warning:' "$log" | head -n 20 | sed 's/^/    | /' || true
