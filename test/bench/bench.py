@@ -74,7 +74,7 @@ class Bench:
         cluster.remove()
 
     def fill(self, cluster, shape, method, name):
-        """Fills the pool; the others get as many rows as cachebatch took first."""
+        """Fills the pool; all get as many rows as cachebatch took first."""
         filled = data.fill(self.env, cluster, shape, method, self.fills.get(name))
         if method == "cachebatch":
             self.fills.setdefault(name, filled)

@@ -184,15 +184,16 @@ class BatchFiles:
 
 
 def fill(env, cluster, shape, method, rows=None):
-    """Inserts new rows until the pool (or the journal) is full; how many.
+    """Inserts `rows` new rows; how many.
 
-    Without a journal to look at, `rows` of them.
+    None: until the pool (or the journal) is full, if cachebatch has one to look at,
+    else what would be about as many.
     """
     first = 2_000_000_000
     limit = shape.pool * 1024 if env.has_pool() else \
         int(env.known["cache_batch.journal_limit"][0]) * 1024
     index = next(iter(cluster.indexes(ours=True)), None)
-    watch = method == "cachebatch" and index is not None
+    watch = method == "cachebatch" and index is not None and rows is None
     step = max(500, limit // ENTRY // 50)
     most = 2 * limit // ENTRY if watch else (rows or limit // ENTRY)
     done = 0
