@@ -37,9 +37,11 @@ import work_tight
 import work_upkeep
 from server import Env
 
-CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
-           work_reads.Mixed, work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
-           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
+CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_ingest.Upsert,
+           work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
+           work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum,
+           work_upkeep.CopyKeys, work_upkeep.Restart, work_upkeep.RestartAlter,
+           work_upkeep.Cooler, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
            work_tight.Ingest, work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 

@@ -7,6 +7,7 @@ see the same rows in the same order.
 import copy
 import glob
 import os
+import time
 
 from server import MB, OURS, parallel
 
@@ -143,6 +144,20 @@ def template(env, shape, method, distribution="uniform", count=1, rows=None, wit
         cluster.stop()
 
     return tag, build
+
+
+def drain(cluster):
+    """Lets workers empty the pool, as a start with a long journal takes memory.
+
+    Not by cache_batch_flush(), which would leave range buffers empty, too.
+    """
+    cluster.sql("ALTER SYSTEM SET cache_batch.max_delay = '1s'")
+    cluster.sql("SELECT pg_reload_conf()")
+    until = time.monotonic() + 600
+    while cluster.sql("SELECT coalesce(sum(entries), 0)::bigint FROM cache_batch_stat_buckets"):
+        if time.monotonic() > until:
+            raise RuntimeError("the pool is not emptied")
+        time.sleep(0.2)
 
 
 class BatchFiles:

@@ -102,9 +102,10 @@ def read_logs(directory):
 
 
 def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
-            log=False, options="", clients=CLIENTS, rate=None):
+            log=False, options="", clients=CLIENTS, rate=None, connect=False):
     """Runs scripts with equal weight from two clients, or as many as are given,
-    as fast as they can or at a rate of transactions a second.
+    as fast as they can or at a rate of transactions a second; connect: each
+    transaction in a session of its own.
 
     Returns transactions a second and, if logged, the sorted latencies.
     """
@@ -122,6 +123,8 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
             command += ["-D", f"{name}={value}"]
         if rate:
             command += ["-R", str(rate)]
+        if connect:
+            command += ["-C"]
         if log:
             command += ["-l", "--log-prefix", os.path.join(directory, "log")]
         done = subprocess.run(command + ["postgres"], text=True, stdin=subprocess.DEVNULL,

@@ -273,14 +273,15 @@ def chart(medians, title, unit, column, wanted, logarithmic=False):
 def charts(medians):
     """(file name, SVG) of all plots that have something to show."""
     def ingest(name):
-        return name.startswith(("ingest-copy", "ingest-insert100", "upsert", "big-copy", "logical"))
+        return name.startswith(("ingest-copy", "ingest-insert100", "grow", "upsert", "big-copy",
+                                "logical"))
 
     def single(name):
         return name.startswith(("ingest-insert1-", "big-insert1", "mixed", "update", "churn"))
 
     def reads(name):
         return name in ("point", "range-100", "any-100", "any-100-big", "index-only", "absent", "max",
-                        "mixed", "update", "churn", "churn-key")
+                        "point-zipf", "near", "mixed", "update", "churn", "churn-key")
 
     found = [
         ("ingest.svg", chart(medians, "Ingest", "rows/s", "rows_per_s", ingest)),

@@ -7,6 +7,10 @@ index-only   1000 keys from a random one on, in order, from the index alone
 absent       500 keys that are not there, NOT EXISTS as a nested loop, from the index
              alone
 max          the greatest key
+point-zipf   one row by its key, of rows of which few are wanted often
+near         one row for each of 100 neighbouring keys, a nested loop
+first-reads  the first reads of 1 % of the keys, each of a range of its own, nothing
+             in memory; the same when two pool-fulls wait in runs ("runs")
 mixed        point look-ups and 1-row INSERTs, half and half
 update       UPDATE of an indexed column by the row's id, 4 indexes
 churn        UPDATE of a column without index by the primary key, 4 other
@@ -18,8 +22,13 @@ any-100-big  100 keys of 30 million, = ANY of an array, from the index alone,
 
 The first six with nothing pending ("empty"), and with a pool, or without one
 a journal, that inserts have filled just before ("full"); absent and max also when
-two pool-fulls have been written as runs ("runs").
+two pool-fulls have been written as runs ("runs").  point-zipf and near only where
+they are named; so is any of them measured in all three states.
 """
+
+import random
+import statistics
+import time
 
 import data
 import drive
@@ -42,8 +51,14 @@ QUERIES = {
     "absent": "SELECT count(*) FROM absent_keys a WHERE NOT EXISTS "
               "(SELECT 1 FROM events WHERE k1 = a.k);\n",
     "max": "SELECT max(k1) FROM events;\n",
+    "point-zipf": "\\set i random_zipfian(1, :n, 1.1)\n"
+                  f"SELECT id FROM events WHERE k1 = {KEY};\n",
+    "near": "\\set i random(1, :n)\n"
+            f"SELECT sum(e.id) FROM (SELECT k1 FROM events WHERE k1 >= {KEY} "
+            "ORDER BY k1 LIMIT 100) a JOIN events e ON e.k1 = a.k1;\n",
 }
-RUNS = ("absent", "max")        # measured with range buffers, too
+NAMED = ("point-zipf", "near")  # measured only where they are asked for by name
+RUNS = ("absent", "max")        # measured with range buffers, too, in any case
 SPILL = {"cache_batch.spill_threshold": "0", "cache_batch.spill_target": "1000"}
 
 UPDATE = """\\set i random(1, :n)
@@ -73,7 +88,8 @@ class Reads:
         self.name = name
         self.bench = bench
         self.shape = bench.memory
-        self.queries = queries or list(QUERIES)
+        self.queries = queries or [q for q in QUERIES if q not in NAMED]
+        self.with_runs = queries or RUNS
         self.methods = ["btree", "cachebatch"]
         if self.queries == ["point"] or queries is None:
             self.methods = ["btree", "hash", "cachebatch"]
@@ -106,7 +122,7 @@ class Reads:
         return cluster
 
     def run_with_runs(self, method):
-        queries = [name for name in self.queries if name in RUNS]
+        queries = [name for name in self.queries if name in self.with_runs]
         ours = method == "cachebatch"
         if not queries or method == "hash" or \
                 (ours and "cache_batch.spill_threshold" not in self.bench.env.known):
@@ -130,6 +146,59 @@ class Reads:
                                    variables={"n": self.shape.rows}, options=PLAN + LOOP)
             found.append({"workload": name, "state": state, "tps": tps})
         return found
+
+
+def first_reads(cluster, share, repeat):
+    """Median of the milliseconds that twenty ranges take, none read before."""
+    db = cluster.connect(PLAN)
+    cursor = db.cursor()
+    times = []
+    draw = random.Random(repeat)
+    for n in range(21):
+        # a place in each twenty-first of the keys' range; the first fills the catalogues' cache
+        low = int(((n + draw.random() * (1 - 21 * share)) / 21 - 0.5) * 2 ** 64)
+        began = time.monotonic()
+        cursor.execute(f"SELECT count(k1) FROM events WHERE k1 >= {low} "
+                       f"AND k1 < {low + int(share * 2 ** 64)}")
+        times.append((time.monotonic() - began) * 1000)
+    db.close()
+    return statistics.median(times[1:])
+
+
+class FirstReads:
+    """Reads of what is not in memory, of the tree alone and with runs above it."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.memory
+        self.methods = ["btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["first-reads"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method)
+
+    def run(self, method, repeat):
+        ours = method == "cachebatch"
+        settings = self.bench.env.settings(method, self.shape, **(SPILL if ours else {}))
+        cluster = self.bench.clone(self.template(method))
+        found = [self.measure(cluster, settings, repeat)]
+        data.fill(self.bench.env, cluster, self.shape, method,
+                  2 * self.shape.pool * 1024 // data.ENTRY)
+        if ours:
+            data.drain(cluster)
+        cluster.stop()
+        found.append(dict(self.measure(cluster, settings, repeat), state="runs"))
+        self.bench.discard(cluster)
+        return found
+
+    def measure(self, cluster, settings, repeat):
+        cluster.evict()
+        cluster.start(settings)
+        return {"first_query_ms": first_reads(cluster, 0.01, repeat)}
 
 
 class Mixed:
