@@ -224,7 +224,7 @@ def arguments():
             m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep, work_tight)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
-        "alone; `all` for the whole matrix; default: " + " ".join(DEFAULT))
+        "alone, or with its state; `all` for the whole matrix; default: " + " ".join(DEFAULT))
     add("--quick", action="store_true", help="small, once; under 5 minutes")
     add("--repeats", type=int)
     add("--scale", type=float, default=1.0, help="of rows, buffers and pool")
@@ -266,12 +266,13 @@ def chosen(bench, parser, names):
     if names == ["all"]:
         names = DEFAULT + [n for n in known if n not in DEFAULT
                            and (bench.group or not n.startswith("tight-"))]
-    queries = [n for n in names if n in work_reads.QUERIES]
+    queries = [n for n in names if n not in known and work_reads.cases(n)]
+    pairs = [pair for n in queries for pair in work_reads.cases(n)]
     found = []
     for name in names or DEFAULT:
-        if name in work_reads.QUERIES:
+        if name in queries:
             if name == queries[0]:
-                found.append(work_reads.Reads(bench, "reads", queries))
+                found.append(work_reads.Reads(bench, "reads", pairs))
         elif name in known:
             found.append(known[name](bench, name))
         else:

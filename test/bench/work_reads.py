@@ -22,8 +22,8 @@ any-100-big  100 keys of 30 million, = ANY of an array, from the index alone,
 
 The first six with nothing pending ("empty"), and with a pool, or without one
 a journal, that inserts have filled just before ("full"); absent and max also when
-two pool-fulls have been written as runs ("runs").  point-zipf and near only where
-they are named; so is any of them measured in all three states.
+two pool-fulls have been written as runs ("runs").  A query can be named with one of
+these states: absent-runs.  point-zipf and near are measured only where they are named.
 """
 
 import random
@@ -58,7 +58,8 @@ QUERIES = {
             "ORDER BY k1 LIMIT 100) a JOIN events e ON e.k1 = a.k1;\n",
 }
 NAMED = ("point-zipf", "near")  # measured only where they are asked for by name
-RUNS = ("absent", "max")        # measured with range buffers, too, in any case
+RUNS = ("absent", "max")        # measured with range buffers, too
+STATES = ("empty", "full", "runs")
 SPILL = {"cache_batch.spill_threshold": "0", "cache_batch.spill_target": "1000"}
 
 UPDATE = """\\set i random(1, :n)
@@ -81,17 +82,24 @@ PLAN = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off"
 LOOP = " -c enable_hashjoin=off -c enable_mergejoin=off -c enable_memoize=off -c enable_material=off"
 
 
-class Reads:
-    """Some of the queries, with an empty and with a full pool."""
+def cases(name):
+    """The (query, state) pairs that a name stands for, none if it is no query's."""
+    if name in QUERIES:
+        return [(name, state) for state in STATES if state != "runs" or name in RUNS]
+    query, _, state = name.rpartition("-")
+    return [(query, state)] if query in QUERIES and state in STATES else []
 
-    def __init__(self, bench, name, queries=None):
+
+class Reads:
+    """Some of the queries, each in some states."""
+
+    def __init__(self, bench, name, pairs=None):
         self.name = name
         self.bench = bench
         self.shape = bench.memory
-        self.queries = queries or [q for q in QUERIES if q not in NAMED]
-        self.with_runs = queries or RUNS
+        self.pairs = pairs or [pair for q in QUERIES if q not in NAMED for pair in cases(q)]
         self.methods = ["btree", "cachebatch"]
-        if self.queries == ["point"] or queries is None:
+        if not pairs or all(query == "point" for query, _ in pairs):
             self.methods = ["btree", "hash", "cachebatch"]
 
     @staticmethod
@@ -102,14 +110,25 @@ class Reads:
         return data.template(self.bench.env, self.shape, method)
 
     def run(self, method, repeat):
+        return self.run_without_runs(method) + self.run_with_runs(method)
+
+    def queries(self, method, state):
+        """Those to be measured in the state; hash is of use for points alone."""
+        return [query for query, s in self.pairs if s == state and
+                (method != "hash" or (query == "point" and state != "runs"))]
+
+    def run_without_runs(self, method):
+        if not self.queries(method, "empty") + self.queries(method, "full"):
+            return []
         cluster = self.start(method)
         found = self.measure(cluster, method, "empty")
-        filled = self.bench.fill(cluster, self.shape, method, "reads")
-        pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
-        for one in self.measure(cluster, method, "full"):
-            found.append(dict(one, filled=filled, pending_bytes=pending))
+        if self.queries(method, "full"):
+            filled = self.bench.fill(cluster, self.shape, method, "reads")
+            pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
+            for one in self.measure(cluster, method, "full"):
+                found.append(dict(one, filled=filled, pending_bytes=pending))
         self.bench.discard(cluster)
-        return found + self.run_with_runs(method)
+        return found
 
     def start(self, method, **more):
         env = self.bench.env
@@ -122,9 +141,8 @@ class Reads:
         return cluster
 
     def run_with_runs(self, method):
-        queries = [name for name in self.queries if name in self.with_runs]
         ours = method == "cachebatch"
-        if not queries or method == "hash" or \
+        if not self.queries(method, "runs") or \
                 (ours and "cache_batch.spill_threshold" not in self.bench.env.known):
             return []
         cluster = self.start(method, **(SPILL if ours else {}))
@@ -133,15 +151,13 @@ class Reads:
                            2 * self.shape.pool * 1024 // data.ENTRY)
         if ours and not cluster.sql("SELECT sum(runs) > 0 FROM cache_batch_ranges('events_k1')"):
             raise RuntimeError("there are no runs")
-        found = [dict(one, filled=filled) for one in self.measure(cluster, method, "runs", queries)]
+        found = [dict(one, filled=filled) for one in self.measure(cluster, method, "runs")]
         self.bench.discard(cluster)
         return found
 
-    def measure(self, cluster, method, state, queries=None):
+    def measure(self, cluster, method, state):
         found = []
-        for name in queries or self.queries:
-            if method == "hash" and name != "point":
-                continue
+        for name in self.queries(method, state):
             tps, _ = drive.pgbench(cluster, [QUERIES[name]], seconds=self.bench.args.seconds,
                                    variables={"n": self.shape.rows}, options=PLAN + LOOP)
             found.append({"workload": name, "state": state, "tps": tps})
