@@ -134,3 +134,11 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
         if done.returncode or not rate:
             raise RuntimeError("pgbench failed:\n" + done.stdout[-3000:])
         return float(rate[1]), read_logs(directory) if log else []
+
+
+def queries(cluster, script, seconds, **more):
+    """Transactions a second of a script that reads only, and the server's CPU for each."""
+    cpu = cluster.cpu_seconds()
+    tps, _ = pgbench(cluster, [script], seconds=seconds, **more)
+    time.sleep(0.1)     # the sessions come to their ends
+    return {"tps": tps, "cpu_us_per_row": (cluster.cpu_seconds() - cpu) * 1e6 / (tps * seconds)}

@@ -158,9 +158,9 @@ class Reads:
     def measure(self, cluster, method, state):
         found = []
         for name in self.queries(method, state):
-            tps, _ = drive.pgbench(cluster, [QUERIES[name]], seconds=self.bench.args.seconds,
-                                   variables={"n": self.shape.rows}, options=PLAN + LOOP)
-            found.append({"workload": name, "state": state, "tps": tps})
+            figures = drive.queries(cluster, QUERIES[name], self.bench.args.seconds,
+                                    variables={"n": self.shape.rows}, options=PLAN + LOOP)
+            found.append({"workload": name, "state": state, **figures})
         return found
 
 
@@ -317,10 +317,10 @@ class AnyBig:
         cluster.sql("VACUUM events")
         cluster.prewarm()
         self.check(cluster)
-        tps, _ = drive.pgbench(cluster, [ANY_BIG], seconds=self.bench.args.seconds,
-                               variables={"arrays": ARRAYS}, options=PLAN)
+        found = drive.queries(cluster, ANY_BIG, self.bench.args.seconds,
+                              variables={"arrays": ARRAYS}, options=PLAN)
         self.bench.discard(cluster)
-        return [{"tps": tps, "query_us": drive.CLIENTS * 1e6 / tps}]
+        return [dict(found, query_us=drive.CLIENTS * 1e6 / found["tps"])]
 
     def check(self, cluster):
         """All of it is found, in the index, and is in shared buffers."""
