@@ -6,6 +6,16 @@ Methods: heap (no index: the floor), btree, hash, cachebatch, and unbuffered
 (cachebatch WITH (buffered = off) and a stage that sorts the whole statement:
 the control).  What has no pool gets its 32 MB as shared buffers.
 
+--against WHAT adds the method other, wherever cachebatch is one: cachebatch in
+another build, in a server of its own.  WHAT is a directory with another tree of
+the extension, a patch that is applied to a copy of this tree, or a commit of this
+repository.  Both start from copies of the same preloaded state, which this build
+has made, and take turns; the report has the ratios cachebatch/other, and the least
+and greatest of single repeats.  So, to see what a change does:
+
+    test/bench/run --quick --repeats 5 --against HEAD~3 --check
+    test/bench/run --against without.patch --methods cachebatch absent max
+
 """
 
 import argparse
@@ -27,9 +37,11 @@ import work_tight
 import work_upkeep
 from server import Env
 
-CLASSES = [work_ingest.Ingest, work_ingest.Upsert, work_ingest.Big, work_reads.Reads,
-           work_reads.Mixed, work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
-           work_upkeep.Restart, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
+CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_ingest.Upsert,
+           work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
+           work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum,
+           work_upkeep.CopyKeys, work_upkeep.Restart, work_upkeep.RestartAlter,
+           work_upkeep.Cooler, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
            work_tight.Ingest, work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 
@@ -74,7 +86,7 @@ class Bench:
         cluster.remove()
 
     def fill(self, cluster, shape, method, name):
-        """Fills the pool; the others get as many rows as cachebatch took first."""
+        """Fills the pool; all get as many rows as cachebatch took first."""
         filled = data.fill(self.env, cluster, shape, method, self.fills.get(name))
         if method == "cachebatch":
             self.fills.setdefault(name, filled)
@@ -82,35 +94,47 @@ class Bench:
 
 
 def order(methods, repeat):
-    """cachebatch first in the first repeat (it says how much fills the pool),
-    then turned round by one each time."""
-    methods = sorted(methods, key=lambda m: (m != "cachebatch", m))
+    """cachebatch first in the first repeat (it says how much fills the pool), next
+    to it the other build; then turned round by one each time."""
+    methods = sorted(methods, key=lambda m: (m != "cachebatch", m != "other", m))
     turn = repeat % len(methods)
     return methods[turn:] + methods[:turn]
 
 
 def methods_of(bench, workload):
     """Its methods among those asked for; --quick keeps to the two that matter,
-    except where the others are of most interest."""
+    except where the others are of most interest.  Beside cachebatch the other build,
+    if there is one."""
     methods = [m for m in workload.methods if m in bench.args.methods]
     if bench.args.quick and workload.name not in ("ingest-copy-1-uniform", "tight-cpu-1"):
         methods = [m for m in methods if m in ("btree", "cachebatch")]
+    if bench.args.against and "cachebatch" in methods:
+        methods.insert(methods.index("cachebatch") + 1, "other")
     return methods
+
+
+def preload(bench, workload, method):
+    """Makes the template that the method starts from, if it is not there."""
+    began = time.monotonic()
+    with bench.env.build_of(method) as how:
+        key, build = workload.template(how)
+        if not bench.env.has_template(key):
+            bench.env.template(key, build)
+            print(f"  {workload.name}: preloaded {method} in "
+                  f"{time.monotonic() - began:.1f} s", flush=True)
 
 
 def run_workload(bench, workload, writer):
     """All repeats and methods of one workload, each written to the CSV file."""
     methods = methods_of(bench, workload)
     for method in methods:
-        began = time.monotonic()
-        if workload.template(method)[0] not in bench.env.templates:
-            bench.env.template(*workload.template(method))
-            print(f"  {workload.name}: preloaded {method} in "
-                  f"{time.monotonic() - began:.1f} s", flush=True)
+        preload(bench, workload, method)
     for repeat in range(bench.args.repeats):
         for method in order(methods, repeat):
             began = time.monotonic()
-            for found in workload.run(method, repeat):
+            with bench.env.build_of(method) as how:
+                results = workload.run(how, repeat)
+            for found in results:
                 record = {"workload": workload.name, "method": method,
                           "repeat": repeat + 1, **found}
                 bench.records.append(record)
@@ -141,7 +165,11 @@ def brief(record):
 
 def drop_unused(bench, later):
     """Removes templates and files that no later workload starts from."""
-    wanted = {w.template(m)[0] for w in later for m in w.methods}
+    wanted = set()
+    for workload in later:
+        for method in methods_of(bench, workload):
+            with bench.env.build_of(method) as how:
+                wanted.add(bench.env.template_key(workload.template(how)[0]))
     for key in list(bench.env.templates):
         if key not in wanted:
             bench.env.drop_template(key)
@@ -172,9 +200,12 @@ def header(bench, args):
     shapes = "; ".join(f"{s.name}: {s.rows} rows, shared_buffers {s.shared_buffers // 1024} MB, "
                        f"max_wal_size {s.max_wal} MB, pool {s.pool} kB"
                        for s in (bench.memory, bench.big))
+    other = {"other": args.against + (", with templates of its own" if args.own_templates else "")} \
+        if args.against else {}
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": args.commit,
+        **other,
         "server": f"PostgreSQL {bench.env.version}, release build of the extension",
         "machine": f"{os.cpu_count()} x {cpu_model()}, {memory:.0f} GB, {platform.release()}",
         "stalls": describe_stalls(),
@@ -188,11 +219,12 @@ def header(bench, args):
 def arguments():
     parser = argparse.ArgumentParser(
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
         description=__doc__ + "\n".join(
             m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep, work_tight)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
-        "alone; `all` for the whole matrix; default: " + " ".join(DEFAULT))
+        "alone, or with its state; `all` for the whole matrix; default: " + " ".join(DEFAULT))
     add("--quick", action="store_true", help="small, once; under 5 minutes")
     add("--repeats", type=int)
     add("--scale", type=float, default=1.0, help="of rows, buffers and pool")
@@ -201,12 +233,18 @@ def arguments():
         "(default 1, with --quick 0.02)")
     add("--seconds", type=float, help="of each timed read (default 20; tight-*: 90)")
     add("--methods", default="heap,btree,hash,cachebatch,unbuffered")
+    add("--against", metavar="WHAT", help="another build, see above; it goes where "
+        "cachebatch does, whatever --methods are")
+    add("--own-templates", action="store_true", help="the other build preloads rows itself: "
+        "where the builds' files differ, or what is in them after the same inserts")
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help="a setting of the servers that have cachebatch indexes")
-    add("--check", action="store_true", help="exit with 1 if a limit is not met")
+    add("--check", action="store_true", help="exit with 1 if a limit is not met; with "
+        "--against, if a figure of the builds is more than "
+        f"{100 * report.APART:g} %% apart")
     add("--report", metavar="CSV", help="make the report of an earlier run again")
     for name, value in (("--commit", "unknown"), ("--results", "."), ("--scratch", "/tmp"),
-                        ("--bindir", "/usr/lib/postgresql/15/bin")):
+                        ("--bindir", "/usr/lib/postgresql/15/bin"), ("--other-bindir", "")):
         add(name, default=value, help=argparse.SUPPRESS)
     add("--port", type=int, default=5432, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -228,12 +266,13 @@ def chosen(bench, parser, names):
     if names == ["all"]:
         names = DEFAULT + [n for n in known if n not in DEFAULT
                            and (bench.group or not n.startswith("tight-"))]
-    queries = [n for n in names if n in work_reads.QUERIES]
+    queries = [n for n in names if n not in known and work_reads.cases(n)]
+    pairs = [pair for n in queries for pair in work_reads.cases(n)]
     found = []
     for name in names or DEFAULT:
-        if name in work_reads.QUERIES:
+        if name in queries:
             if name == queries[0]:
-                found.append(work_reads.Reads(bench, "reads", queries))
+                found.append(work_reads.Reads(bench, "reads", pairs))
         elif name in known:
             found.append(known[name](bench, name))
         else:

@@ -7,6 +7,7 @@ see the same rows in the same order.
 import copy
 import glob
 import os
+import time
 
 from server import MB, OURS, parallel
 
@@ -145,6 +146,20 @@ def template(env, shape, method, distribution="uniform", count=1, rows=None, wit
     return tag, build
 
 
+def drain(cluster):
+    """Lets workers empty the pool, as a start with a long journal takes memory.
+
+    Not by cache_batch_flush(), which would leave range buffers empty, too.
+    """
+    cluster.sql("ALTER SYSTEM SET cache_batch.max_delay = '1s'")
+    cluster.sql("SELECT pg_reload_conf()")
+    until = time.monotonic() + 600
+    while cluster.sql("SELECT coalesce(sum(entries), 0)::bigint FROM cache_batch_stat_buckets"):
+        if time.monotonic() > until:
+            raise RuntimeError("the pool is not emptied")
+        time.sleep(0.2)
+
+
 class BatchFiles:
     """COPY files in binary format, 10 000 rows each, written by a server."""
 
@@ -184,15 +199,16 @@ class BatchFiles:
 
 
 def fill(env, cluster, shape, method, rows=None):
-    """Inserts new rows until the pool (or the journal) is full; how many.
+    """Inserts `rows` new rows; how many.
 
-    Without a journal to look at, `rows` of them.
+    None: until the pool (or the journal) is full, if cachebatch has one to look at,
+    else what would be about as many.
     """
     first = 2_000_000_000
     limit = shape.pool * 1024 if env.has_pool() else \
         int(env.known["cache_batch.journal_limit"][0]) * 1024
     index = next(iter(cluster.indexes(ours=True)), None)
-    watch = method == "cachebatch" and index is not None
+    watch = method == "cachebatch" and index is not None and rows is None
     step = max(500, limit // ENTRY // 50)
     most = 2 * limit // ENTRY if watch else (rows or limit // ENTRY)
     done = 0

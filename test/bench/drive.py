@@ -102,9 +102,10 @@ def read_logs(directory):
 
 
 def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
-            log=False, options="", clients=CLIENTS, rate=None):
+            log=False, options="", clients=CLIENTS, rate=None, connect=False):
     """Runs scripts with equal weight from two clients, or as many as are given,
-    as fast as they can or at a rate of transactions a second.
+    as fast as they can or at a rate of transactions a second; connect: each
+    transaction in a session of its own.
 
     Returns transactions a second and, if logged, the sorted latencies.
     """
@@ -122,6 +123,8 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
             command += ["-D", f"{name}={value}"]
         if rate:
             command += ["-R", str(rate)]
+        if connect:
+            command += ["-C"]
         if log:
             command += ["-l", "--log-prefix", os.path.join(directory, "log")]
         done = subprocess.run(command + ["postgres"], text=True, stdin=subprocess.DEVNULL,
@@ -131,3 +134,11 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
         if done.returncode or not rate:
             raise RuntimeError("pgbench failed:\n" + done.stdout[-3000:])
         return float(rate[1]), read_logs(directory) if log else []
+
+
+def queries(cluster, script, seconds, **more):
+    """Transactions a second of a script that reads only, and the server's CPU for each."""
+    cpu = cluster.cpu_seconds()
+    tps, _ = pgbench(cluster, [script], seconds=seconds, **more)
+    time.sleep(0.1)     # the sessions come to their ends
+    return {"tps": tps, "cpu_us_per_row": (cluster.cpu_seconds() - cpu) * 1e6 / (tps * seconds)}

@@ -4,7 +4,7 @@ import html
 import math
 
 COLOURS = {"heap": "#b0b0b0", "btree": "#3b6ea5", "hash": "#8a6bb1",
-           "cachebatch": "#d9822b", "unbuffered": "#6aa56a",
+           "cachebatch": "#d9822b", "other": "#eec08f", "unbuffered": "#6aa56a",
            "1 index": "#d9822b", "4 indexes": "#3b6ea5"}
 LEFT, WIDTH, BAR, GAP = 230, 520, 13, 10
 

@@ -109,7 +109,15 @@ COLUMNS = [("rows/s", "rows_per_s", "{:.0f}"), ("tps", "tps", "{:.0f}"),
            ("p99.99", "p99.99", "{:.0f}"),
            ("max", "max", "{:.0f}"), ("longest batch ms", "longest_batch_ms", "{:.0f}")]
 
-METHODS = ["heap", "btree", "hash", "cachebatch", "unbuffered"]
+METHODS = ["heap", "btree", "hash", "cachebatch", "other", "unbuffered"]
+
+# what two builds are compared by, and how far apart they may be
+BUILDS = [("rows/s", "rows_per_s"), ("tps", "tps"), ("seconds", "seconds"),
+          ("CPU us/row", "cpu_us_per_row"), ("WAL B/row", "wal_per_row"),
+          ("written B/row", "written_per_row"), ("read B/row", "read_per_row"),
+          ("index bytes", "index_bytes"), ("packed bytes", "cold_bytes"),
+          ("first query ms", "first_query_ms"), ("caught up ms", "catch_up_ms")]
+APART = 0.03
 
 
 class Medians:
@@ -144,10 +152,19 @@ class Medians:
     def repeats(self):
         return min((len(v) for k, v in self.values.items() if k[3] == "repeat"), default=0)
 
-    def ratio(self, workload, state, column):
+    def ratio(self, workload, state, column, to="btree"):
         ours = self.get(workload, state, "cachebatch", column)
-        theirs = self.get(workload, state, "btree", column)
+        theirs = self.get(workload, state, to, column)
         return ours / theirs if ours is not None and theirs else None
+
+    def has_other(self):
+        return any(method == "other" for _, _, method in self.keys)
+
+    def ratios(self, workload, state, column):
+        """cachebatch by the other build, of each repeat."""
+        ours, theirs = (self.values.get((workload, state, method, column), [])
+                        for method in ("cachebatch", "other"))
+        return [a / b for a, b in zip(ours, theirs) if b]
 
     def own(self, method, column, first, second):
         """A method's figure at the first place by its figure at the second."""
@@ -159,31 +176,67 @@ def acceptance(medians):
     """Rows of the acceptance table, and how many limits are not met."""
     rows, missed = [], 0
     for label, workload, state, column, sense, limit in LIMITS:
+        figures = {m: medians.get(workload, state, m, column) for m in METHODS}
         ratio = medians.ratio(workload, state, column)
         if ratio is None:
             continue
         met = ratio >= limit if sense == ">=" else ratio <= limit
         missed += not met
-        rows.append((label, number(medians.get(workload, state, "btree", column)),
-                     number(medians.get(workload, state, "cachebatch", column)),
-                     f"{ratio:.{2 if ratio >= 1 else 3}f}", f"{sense} {limit}", "met" if met else "NOT MET"))
+        rows.append(accepted(medians, label, figures, ratio, f"{sense} {limit}", met))
     for label, column, first, second, sense, limit in OWN:
-        ratio = medians.own("cachebatch", column, first, second)
+        figures = {m: medians.own(m, column, first, second) for m in METHODS}
+        ratio = figures["cachebatch"]
         if ratio is None:
             continue
         met = ratio >= limit if sense == ">=" else ratio <= limit
         missed += not met
-        rows.append((label, number(medians.own("btree", column, first, second)), number(ratio),
-                     f"{ratio:.{2 if ratio >= 1 else 3}f}", f"{sense} {limit}",
-                     "met" if met else "NOT MET"))
+        rows.append(accepted(medians, label, figures, ratio, f"{sense} {limit}", met))
     for label, workload, column, limit in ABSOLUTE:
-        value = medians.get(workload, "", "cachebatch", column)
+        figures = {m: medians.get(workload, "", m, column) for m in METHODS}
+        value = figures["cachebatch"]
         if value is None:
             continue
         missed += value > limit
-        rows.append((label, number(medians.get(workload, "", "btree", column)), number(value),
-                     "", f"<= {limit} ms", "met" if value <= limit else "NOT MET"))
+        rows.append(accepted(medians, label, figures, None, f"<= {limit} ms", value <= limit))
     return rows, missed
+
+
+def accepted(medians, label, figures, ratio, limit, met):
+    """A row of the acceptance table, as acceptance_head() says."""
+    ours, other = figures["cachebatch"], figures["other"]
+    beside = (number(other), quotient(ours / other if other else None)) if medians.has_other() else ()
+    return (label, number(figures["btree"]), number(ours), quotient(ratio), *beside, limit,
+            "met" if met else "NOT MET")
+
+
+def acceptance_head(medians):
+    beside = ("other", "cachebatch/other") if medians.has_other() else ()
+    return ("figure", "btree", "cachebatch", "ratio", *beside, "limit", "")
+
+
+def builds(medians):
+    """Rows of the table of the two builds, and how many figures are further apart
+    than they may be.  seconds only where nothing else tells the speed."""
+    rows, apart = [], 0
+    for workload, state in dict.fromkeys(key[:2] for key in medians.keys):
+        fast = any(medians.ratio(workload, state, c, "other") for c in ("rows_per_s", "tps"))
+        for label, column in BUILDS:
+            ratio = medians.ratio(workload, state, column, "other")
+            if ratio is None or (column == "seconds" and fast):
+                continue
+            each = medians.ratios(workload, state, column)
+            near = abs(ratio - 1) <= APART
+            apart += not near
+            rows.append((f"{workload} {state}".strip(), label,
+                         *(number(medians.get(workload, state, m, column))
+                           for m in ("other", "cachebatch")),
+                         f"{ratio:.3f}", f"{min(each):.3f}", f"{max(each):.3f}",
+                         "" if near else "apart"))
+    return rows, apart
+
+
+def quotient(ratio):
+    return "" if ratio is None else f"{ratio:.{2 if ratio >= 1 else 3}f}"
 
 
 def number(value):
@@ -220,14 +273,15 @@ def chart(medians, title, unit, column, wanted, logarithmic=False):
 def charts(medians):
     """(file name, SVG) of all plots that have something to show."""
     def ingest(name):
-        return name.startswith(("ingest-copy", "ingest-insert100", "upsert", "big-copy", "logical"))
+        return name.startswith(("ingest-copy", "ingest-insert100", "grow", "upsert", "big-copy",
+                                "logical"))
 
     def single(name):
         return name.startswith(("ingest-insert1-", "big-insert1", "mixed", "update", "churn"))
 
     def reads(name):
         return name in ("point", "range-100", "any-100", "any-100-big", "index-only", "absent", "max",
-                        "mixed", "update", "churn", "churn-key")
+                        "point-zipf", "near", "mixed", "update", "churn", "churn-key")
 
     found = [
         ("ingest.svg", chart(medians, "Ingest", "rows/s", "rows_per_s", ingest)),
@@ -255,7 +309,8 @@ def html_table(head, rows):
     def line(cells, tag):
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in cells) + "</tr>"
     body = "\n".join(line(row, "td").replace("<td>NOT MET", '<td class="no">NOT MET')
-                     .replace("<td>met", '<td class="yes">met') for row in rows)
+                     .replace("<td>met", '<td class="yes">met')
+                     .replace("<td>apart", '<td class="no">apart') for row in rows)
     return f"<table>{line(head, 'th')}\n{body}</table>"
 
 
@@ -265,29 +320,37 @@ td, th { padding: .2em .6em; border-bottom: 1px solid #ccc; text-align: right; }
 td:first-child, th:first-child { text-align: left; }
 .yes { color: #176d2c; } .no { color: #b00020; font-weight: bold; }"""
 
-ACCEPTANCE_HEAD = ("figure", "btree", "cachebatch", "ratio", "limit", "")
+BUILDS_HEAD = ("workload", "figure", "other", "cachebatch", "cachebatch/other", "least", "greatest", "")
 
 
 def write(directory, lines, records):
-    """report.md, report.html and the plots; how many limits are not met."""
+    """report.md, report.html and the plots; how many limits are not met, or, of two
+    builds, how many figures are too far apart."""
     medians = Medians(records)
     rows, missed = acceptance(medians)
-    table = details(medians)
-    head = ("workload", "method") + tuple(c[0] for c in COLUMNS)
-    pictures = charts(medians)
     verdict = f"{len(rows) - missed} of {len(rows)} acceptance figures met"
+    sections = [("Acceptance", acceptance_head(medians), rows)]
+    if medians.has_other():
+        rows, missed = builds(medians)
+        verdict += (f"; {len(rows) - missed} of {len(rows)} figures within {100 * APART:g} % "
+                    "of the other build's")
+        sections.append(("Two builds", BUILDS_HEAD, rows))
+    details_head = ("workload", "method") + tuple(c[0] for c in COLUMNS)
+    pictures = charts(medians)
     note = (f"Medians of {medians.repeats()} repeats, methods in turn; each ingest ends with a flush "
             "inside the time, but for those of tight-*. Figures at a scale below 1 say little about those at 1.")
     text = ["# cachebatch beside btree", "", f"**{verdict}.** {note}", ""]
-    text += [f"- {key}: {value}" for key, value in lines.items()] + ["", "## Acceptance", ""]
-    text += markdown_table(ACCEPTANCE_HEAD, rows)
-    text += ["", "## Plots", ""] + [f"![{name[:-4]}]({name})" for name, _ in pictures]
-    text += ["", "## All medians", ""] + markdown_table(head, table)
+    text += [f"- {key}: {value}" for key, value in lines.items()]
     page = [f"<!DOCTYPE html><meta charset=utf-8><title>cachebatch</title><style>{STYLE}</style>",
             f"<h1>cachebatch beside btree</h1><p><b>{verdict}.</b> {note}</p><ul>"]
-    page += [f"<li>{key}: {html.escape(value)}</li>" for key, value in lines.items()]
-    page += ["</ul><h2>Acceptance</h2>", html_table(ACCEPTANCE_HEAD, rows), "<h2>Plots</h2>"]
-    page += [svg for _, svg in pictures] + ["<h2>All medians</h2>", html_table(head, table)]
+    page += [f"<li>{key}: {html.escape(value)}</li>" for key, value in lines.items()] + ["</ul>"]
+    for title, head, rows in sections:
+        text += ["", f"## {title}", ""] + markdown_table(head, rows)
+        page += [f"<h2>{title}</h2>", html_table(head, rows)]
+    text += ["", "## Plots", ""] + [f"![{name[:-4]}]({name})" for name, _ in pictures]
+    text += ["", "## All medians", ""] + markdown_table(details_head, details(medians))
+    page += ["<h2>Plots</h2>"] + [svg for _, svg in pictures]
+    page += ["<h2>All medians</h2>", html_table(details_head, details(medians))]
     for name, content in [("report.md", "\n".join(text)), ("report.html", "\n".join(page)),
                           *pictures]:
         with open(os.path.join(directory, name), "w") as out:

@@ -3,8 +3,12 @@
 A template is a data directory that has been preloaded and shut down; each
 timed run gets a copy, so that every method and every repeat starts from the
 same state.  Settings go into postgresql.auto.conf before each start.
+
+A run may have another build of the extension (--against), in a copy of the server
+of its own: the method "other" is cachebatch with that one's programs.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -217,6 +221,8 @@ class Env:
 
     def __init__(self, args):
         self.bindir = args.bindir
+        self.other_bindir = args.other_bindir
+        self.own_templates = args.own_templates
         self.scratch = args.scratch
         self.sockets = os.path.join(args.scratch, "s")
         self.port = args.port
@@ -243,6 +249,23 @@ class Env:
         self.version = cursor.fetchone()[0]
         db.close()
         self.base.stop()
+
+    @contextlib.contextmanager
+    def build_of(self, method):
+        """Servers are those of the method's build meanwhile; what is its index method."""
+        if method != "other":
+            yield method
+            return
+        bindir, self.bindir = self.bindir, self.other_bindir
+        try:
+            yield "cachebatch"
+        finally:
+            self.bindir = bindir
+
+    def template_key(self, key):
+        """What a template of the present build is called."""
+        other = self.own_templates and self.bindir == self.other_bindir
+        return key + (("other",) if other else ())
 
     def has_pool(self):
         return "cache_batch.pool_size" in self.known
@@ -290,8 +313,12 @@ class Env:
             subprocess.check_call(["sync", "-f", directory])
         return Cluster(self, directory, port or self.port)
 
+    def has_template(self, key):
+        return self.template_key(key) in self.templates
+
     def template(self, key, build):
         """The template of this key, made by build(cluster) when first asked for."""
+        key = self.template_key(key)
         if key not in self.templates:
             name = "template-" + "-".join(str(part) for part in key)
             cluster = self.clone(self.base, name)

@@ -247,7 +247,7 @@ def main():
         type=lambda text: [int(x) for x in text.split(",")])
     add("--within", type=float, default=20, help="per cent, else the exit status is 1")
     args = parser.parse_args()
-    args.quick, args.set = True, []
+    args.quick, args.set, args.other_bindir, args.own_templates = True, [], "", False
     missed = run_all(Env(args), args)
     if missed:
         print(f"sim_measured: {missed} figures are more than {args.within:g} % apart")

@@ -10,11 +10,14 @@ big-copy-pool128          the same with a pool of 128 MB; five pool-fulls are 33
 big-insert1-async         1-row INSERT there, synchronous_commit off
 big-insert1-sync          the same with synchronous_commit on; begins and ends
                           with a full pool, without the flush at the end
+grow-copy                 COPY into an empty table with 1 index
+connect-insert1           1-row INSERTs into 5 million rows with 1 index, a
+                          session for each; with a full pool
 upsert-100                100-row INSERT ... ON CONFLICT DO NOTHING into 5
                           million rows with a btree primary key and 4 indexes;
                           no row conflicts
 
-All but big-insert1-sync end with a flush of every index inside the time.
+All but big-insert1-sync and connect-insert1 end with a flush of every index inside the time.
 """
 
 import data
@@ -46,6 +49,7 @@ class Ingest:
         self.bench = bench
         self.count = int(count)
         self.shape = bench.memory
+        self.preloaded = self.shape.rows
         self.methods = [m for m in ALL if m != "hash" or
                         self.keys in ("uniform", "ascending")]
 
@@ -57,11 +61,12 @@ class Ingest:
                 if count == 1 or keys not in ("uuid", "text", "urls", "few")]
 
     def template(self, method):
-        return data.template(self.bench.env, self.shape, method, self.keys, self.count)
+        return data.template(self.bench.env, self.shape, method, self.keys, self.count,
+                             self.preloaded)
 
     def run(self, method, repeat):
         cluster = self.bench.clone(self.template(method))
-        first = self.shape.rows + 1
+        first = self.preloaded + 1
         rows = self.shape.ingest_rows(self.count)
         if self.statement == "copy":
             files = self.bench.files.get(self.keys, first, rows)
@@ -93,6 +98,48 @@ def insert(cluster, text, each, first, count, keys, options=""):
         cluster, [text.format(columns=data.columns(keys, "j", cheap=True))],
         variables={"i": first}, transactions=count, log=True, options=options)
     return dict(drive.latencies(times), tps=tps), count * each
+
+
+class Grow(Ingest):
+    """As ingest-copy-1-uniform, from nothing."""
+
+    def __init__(self, bench, name):
+        super().__init__(bench, "ingest-copy-1-uniform")
+        self.name = name
+        self.preloaded = 0
+
+    @staticmethod
+    def names():
+        return ["grow-copy"]
+
+
+class Connect:
+    """Single rows of sessions that have not been at the index before."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.memory
+        self.methods = ["heap", "btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["connect-insert1"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape, **self.bench.env.no_delay()))
+        cluster.prewarm()
+        filled = self.bench.fill(cluster, self.shape, method, self.name)
+        tps, times = drive.pgbench(
+            cluster, [INSERT1.format(columns=data.columns("uniform", "j", cheap=True))],
+            variables={"i": self.shape.rows + 1}, seconds=self.bench.args.seconds, log=True,
+            connect=True)
+        self.bench.discard(cluster)
+        return [dict(drive.latencies(times), tps=tps, filled=filled)]
 
 
 class Upsert(Ingest):

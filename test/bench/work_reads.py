@@ -7,6 +7,10 @@ index-only   1000 keys from a random one on, in order, from the index alone
 absent       500 keys that are not there, NOT EXISTS as a nested loop, from the index
              alone
 max          the greatest key
+point-zipf   one row by its key, of rows of which few are wanted often
+near         one row for each of 100 neighbouring keys, a nested loop
+first-reads  the first reads of 1 % of the keys, each of a range of its own, nothing
+             in memory; the same when two pool-fulls wait in runs ("runs")
 mixed        point look-ups and 1-row INSERTs, half and half
 update       UPDATE of an indexed column by the row's id, 4 indexes
 churn        UPDATE of a column without index by the primary key, 4 other
@@ -18,8 +22,13 @@ any-100-big  100 keys of 30 million, = ANY of an array, from the index alone,
 
 The first six with nothing pending ("empty"), and with a pool, or without one
 a journal, that inserts have filled just before ("full"); absent and max also when
-two pool-fulls have been written as runs ("runs").
+two pool-fulls have been written as runs ("runs").  A query can be named with one of
+these states: absent-runs.  point-zipf and near are measured only where they are named.
 """
+
+import random
+import statistics
+import time
 
 import data
 import drive
@@ -42,8 +51,15 @@ QUERIES = {
     "absent": "SELECT count(*) FROM absent_keys a WHERE NOT EXISTS "
               "(SELECT 1 FROM events WHERE k1 = a.k);\n",
     "max": "SELECT max(k1) FROM events;\n",
+    "point-zipf": "\\set i random_zipfian(1, :n, 1.1)\n"
+                  f"SELECT id FROM events WHERE k1 = {KEY};\n",
+    "near": "\\set i random(1, :n)\n"
+            f"SELECT sum(e.id) FROM (SELECT k1 FROM events WHERE k1 >= {KEY} "
+            "ORDER BY k1 LIMIT 100) a JOIN events e ON e.k1 = a.k1;\n",
 }
+NAMED = ("point-zipf", "near")  # measured only where they are asked for by name
 RUNS = ("absent", "max")        # measured with range buffers, too
+STATES = ("empty", "full", "runs")
 SPILL = {"cache_batch.spill_threshold": "0", "cache_batch.spill_target": "1000"}
 
 UPDATE = """\\set i random(1, :n)
@@ -66,16 +82,24 @@ PLAN = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off"
 LOOP = " -c enable_hashjoin=off -c enable_mergejoin=off -c enable_memoize=off -c enable_material=off"
 
 
-class Reads:
-    """Some of the queries, with an empty and with a full pool."""
+def cases(name):
+    """The (query, state) pairs that a name stands for, none if it is no query's."""
+    if name in QUERIES:
+        return [(name, state) for state in STATES if state != "runs" or name in RUNS]
+    query, _, state = name.rpartition("-")
+    return [(query, state)] if query in QUERIES and state in STATES else []
 
-    def __init__(self, bench, name, queries=None):
+
+class Reads:
+    """Some of the queries, each in some states."""
+
+    def __init__(self, bench, name, pairs=None):
         self.name = name
         self.bench = bench
         self.shape = bench.memory
-        self.queries = queries or list(QUERIES)
+        self.pairs = pairs or [pair for q in QUERIES if q not in NAMED for pair in cases(q)]
         self.methods = ["btree", "cachebatch"]
-        if self.queries == ["point"] or queries is None:
+        if not pairs or all(query == "point" for query, _ in pairs):
             self.methods = ["btree", "hash", "cachebatch"]
 
     @staticmethod
@@ -86,14 +110,25 @@ class Reads:
         return data.template(self.bench.env, self.shape, method)
 
     def run(self, method, repeat):
+        return self.run_without_runs(method) + self.run_with_runs(method)
+
+    def queries(self, method, state):
+        """Those to be measured in the state; hash is of use for points alone."""
+        return [query for query, s in self.pairs if s == state and
+                (method != "hash" or (query == "point" and state != "runs"))]
+
+    def run_without_runs(self, method):
+        if not self.queries(method, "empty") + self.queries(method, "full"):
+            return []
         cluster = self.start(method)
         found = self.measure(cluster, method, "empty")
-        filled = self.bench.fill(cluster, self.shape, method, "reads")
-        pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
-        for one in self.measure(cluster, method, "full"):
-            found.append(dict(one, filled=filled, pending_bytes=pending))
+        if self.queries(method, "full"):
+            filled = self.bench.fill(cluster, self.shape, method, "reads")
+            pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
+            for one in self.measure(cluster, method, "full"):
+                found.append(dict(one, filled=filled, pending_bytes=pending))
         self.bench.discard(cluster)
-        return found + self.run_with_runs(method)
+        return found
 
     def start(self, method, **more):
         env = self.bench.env
@@ -106,9 +141,8 @@ class Reads:
         return cluster
 
     def run_with_runs(self, method):
-        queries = [name for name in self.queries if name in RUNS]
         ours = method == "cachebatch"
-        if not queries or method == "hash" or \
+        if not self.queries(method, "runs") or \
                 (ours and "cache_batch.spill_threshold" not in self.bench.env.known):
             return []
         cluster = self.start(method, **(SPILL if ours else {}))
@@ -117,19 +151,70 @@ class Reads:
                            2 * self.shape.pool * 1024 // data.ENTRY)
         if ours and not cluster.sql("SELECT sum(runs) > 0 FROM cache_batch_ranges('events_k1')"):
             raise RuntimeError("there are no runs")
-        found = [dict(one, filled=filled) for one in self.measure(cluster, method, "runs", queries)]
+        found = [dict(one, filled=filled) for one in self.measure(cluster, method, "runs")]
         self.bench.discard(cluster)
         return found
 
-    def measure(self, cluster, method, state, queries=None):
+    def measure(self, cluster, method, state):
         found = []
-        for name in queries or self.queries:
-            if method == "hash" and name != "point":
-                continue
-            tps, _ = drive.pgbench(cluster, [QUERIES[name]], seconds=self.bench.args.seconds,
-                                   variables={"n": self.shape.rows}, options=PLAN + LOOP)
-            found.append({"workload": name, "state": state, "tps": tps})
+        for name in self.queries(method, state):
+            figures = drive.queries(cluster, QUERIES[name], self.bench.args.seconds,
+                                    variables={"n": self.shape.rows}, options=PLAN + LOOP)
+            found.append({"workload": name, "state": state, **figures})
         return found
+
+
+def first_reads(cluster, share, repeat):
+    """Median of the milliseconds that twenty ranges take, none read before."""
+    db = cluster.connect(PLAN)
+    cursor = db.cursor()
+    times = []
+    draw = random.Random(repeat)
+    for n in range(21):
+        # a place in each twenty-first of the keys' range; the first fills the catalogues' cache
+        low = int(((n + draw.random() * (1 - 21 * share)) / 21 - 0.5) * 2 ** 64)
+        began = time.monotonic()
+        cursor.execute(f"SELECT count(k1) FROM events WHERE k1 >= {low} "
+                       f"AND k1 < {low + int(share * 2 ** 64)}")
+        times.append((time.monotonic() - began) * 1000)
+    db.close()
+    return statistics.median(times[1:])
+
+
+class FirstReads:
+    """Reads of what is not in memory, of the tree alone and with runs above it."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.memory
+        self.methods = ["btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["first-reads"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method)
+
+    def run(self, method, repeat):
+        ours = method == "cachebatch"
+        settings = self.bench.env.settings(method, self.shape, **(SPILL if ours else {}))
+        cluster = self.bench.clone(self.template(method))
+        found = [self.measure(cluster, settings, repeat)]
+        data.fill(self.bench.env, cluster, self.shape, method,
+                  2 * self.shape.pool * 1024 // data.ENTRY)
+        if ours:
+            data.drain(cluster)
+        cluster.stop()
+        found.append(dict(self.measure(cluster, settings, repeat), state="runs"))
+        self.bench.discard(cluster)
+        return found
+
+    def measure(self, cluster, settings, repeat):
+        cluster.evict()
+        cluster.start(settings)
+        return {"first_query_ms": first_reads(cluster, 0.01, repeat)}
 
 
 class Mixed:
@@ -232,10 +317,10 @@ class AnyBig:
         cluster.sql("VACUUM events")
         cluster.prewarm()
         self.check(cluster)
-        tps, _ = drive.pgbench(cluster, [ANY_BIG], seconds=self.bench.args.seconds,
-                               variables={"arrays": ARRAYS}, options=PLAN)
+        found = drive.queries(cluster, ANY_BIG, self.bench.args.seconds,
+                              variables={"arrays": ARRAYS}, options=PLAN)
         self.bench.discard(cluster)
-        return [{"tps": tps, "query_us": drive.CLIENTS * 1e6 / tps}]
+        return [dict(found, query_us=drive.CLIENTS * 1e6 / found["tps"])]
 
     def check(self, cluster):
         """All of it is found, in the index, and is in shared buffers."""

@@ -38,7 +38,6 @@ These workloads need root and cgroup v1.
 
 """
 
-import random
 import statistics
 import threading
 import time
@@ -46,6 +45,8 @@ import time
 import data
 import drive
 from server import MB, OURS, parallel
+from work_reads import first_reads
+from work_upkeep import used_bytes
 
 PAIR = ["btree", "cachebatch"]
 SETTLED = 0.3       # part of the rows that is inserted into the indexes
@@ -139,7 +140,7 @@ def build(env, cluster, shape, method, kept):
     cluster.start(env.settings(method, shape, **more))
     insert(cluster, shape, ready + 1, shape.rows - ready)
     if method == "cachebatch" and not kept:
-        drain(cluster)
+        data.drain(cluster)
     counted = counters(cluster)
     if counted:
         print("    settled:", ", ".join(f"{n} {v}" for n, v in counted.items()), flush=True)
@@ -149,20 +150,6 @@ def build(env, cluster, shape, method, kept):
         for k in columns:
             cluster.sql(f"SELECT cache_batch_cool('events_{k}')")
     cluster.stop()
-
-
-def drain(cluster):
-    """Lets workers empty the pool, as a start with a long journal takes memory.
-
-    Not by cache_batch_flush(), which would leave range buffers empty, too.
-    """
-    cluster.sql("ALTER SYSTEM SET cache_batch.max_delay = '1s'")
-    cluster.sql("SELECT pg_reload_conf()")
-    until = time.monotonic() + 600
-    while cluster.sql("SELECT coalesce(sum(entries), 0)::bigint FROM cache_batch_stat_buckets"):
-        if time.monotonic() > until:
-            raise RuntimeError("the pool is not emptied")
-        time.sleep(0.2)
 
 
 def insert(cluster, shape, first, rows):
@@ -462,7 +449,7 @@ class Cpu(Tight):
         else:
             self.check()
             if method == "cachebatch":
-                drain(cluster)
+                data.drain(cluster)
             cluster.stop()
         return [found]
 
@@ -481,31 +468,12 @@ class Cold(Tight):
 
     def phases(self, method, repeat):
         cluster = self.start(method)
-        found = [{"state": state, "first_query_ms": self.first_reads(cluster, share, repeat)}
+        found = [{"state": state, "first_query_ms": first_reads(cluster, share, repeat)}
                  for state, share in (("0.01 %", 1e-4), ("1 %", 1e-2))]
         size = cluster.sql("SELECT pg_relation_size('events_k1')")
-        cold = 8192 * cluster.sql(
-            "SELECT 1 + count(*) FROM generate_series(1, pg_relation_size('events_k1') / 8192 - 1)"
-            " b, cache_batch_page('events_k1', b) p WHERE p.type IN ('leaf', 'internal')") \
-            if method == "cachebatch" else size
+        cold = used_bytes(cluster, "events_k1") if method == "cachebatch" else size
         self.end(cluster)
         return found + [{"state": "size", "index_bytes": size, "cold_bytes": cold}]
-
-    def first_reads(self, cluster, share, repeat):
-        """Median of the milliseconds that twenty ranges take, none read before."""
-        db = cluster.connect(PLAN)
-        cursor = db.cursor()
-        times = []
-        draw = random.Random(repeat)
-        for n in range(21):
-            # a place in each twenty-first of the keys' range; the first fills the catalogues' cache
-            low = int(((n + draw.random() * (1 - 21 * share)) / 21 - 0.5) * 2 ** 64)
-            began = time.monotonic()
-            cursor.execute(f"SELECT count(k1) FROM events WHERE k1 >= {low} "
-                           f"AND k1 < {low + int(share * 2 ** 64)}")
-            times.append((time.monotonic() - began) * 1000)
-        db.close()
-        return statistics.median(times[1:])
 
 
 class Hot(Tight):

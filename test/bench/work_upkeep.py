@@ -10,6 +10,11 @@ copy-random-4     the same with 4 columns and 4 indexes
 restart           crash with a full pool, right after a checkpoint: time from
                   the start to the first answer, and until the journal has
                   been emptied; how soon a query that catches up is cancelled
+restart-alter     the same start; then single rows and DDL that locks the index,
+                  again and again, until workers have emptied the journal: the
+                  longest DDL ("max"), and how long it was until then
+cooler            bytes of the pages that hold an index's entries once workers
+                  have packed it, as cache_batch.cold_threshold has them do
 logical           apply of rows by a subscriber that has 4 indexes
 size-KEYS         bytes of an index that 5 million rows were inserted into:
                   uniform (bigint), uuid, urls (text), few (1 024 bigints),
@@ -27,6 +32,13 @@ import data
 import drive
 
 PAIR = ("btree", "cachebatch")
+
+
+def used_bytes(cluster, index):
+    """Bytes of the pages of a cachebatch index that hold its entries."""
+    return 8192 * cluster.sql(
+        f"SELECT 1 + count(*) FROM generate_series(1, pg_relation_size('{index}') / 8192 - 1) b, "
+        f"cache_batch_page('{index}', b) p WHERE p.type IN ('leaf', 'internal')")
 
 
 class Upkeep:
@@ -119,10 +131,7 @@ class Size(Upkeep):
         found = {"rows": self.shape.rows, "index_bytes": size, "cold_bytes": size}
         if method == "cachebatch":
             cluster.sql(f"SELECT cache_batch_cool('{index}')")
-            found["cold_bytes"] = 8192 + cluster.sql(
-                "SELECT sum(8192)::bigint FROM generate_series(1, "
-                f"pg_relation_size('{index}') / 8192 - 1) b, cache_batch_page('{index}', b) p "
-                "WHERE p.type IN ('leaf', 'internal')")
+            found["cold_bytes"] = used_bytes(cluster, index)
         self.bench.discard(cluster)
         return [found]
 
@@ -199,11 +208,7 @@ class Restart(Upkeep):
         env = self.bench.env
         settings = env.settings(method, self.shape, **env.no_delay())
         cluster = self.bench.clone(self.template(method))
-        cluster.start(settings)
-        filled = self.bench.fill(cluster, self.shape, method, self.name)
-        pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
-        cluster.sql("CHECKPOINT")
-        cluster.stop("immediate")
+        filled, pending = self.crash(cluster, method, settings)
         began = time.monotonic()
         up = cluster.start(settings)
         first = self.query(cluster)
@@ -218,6 +223,15 @@ class Restart(Upkeep):
                  "cancel_ms": cancelled, "catch_up_ms": (time.monotonic() - began) * 1000}
         self.bench.discard(cluster)
         return [found]
+
+    def crash(self, cluster, method, settings):
+        """Leaves a full pool's journal on disk: of how many rows, and its bytes."""
+        cluster.start(settings)
+        filled = self.bench.fill(cluster, self.shape, method, self.name)
+        pending = cluster.journal_bytes("events_k1") if method == "cachebatch" else ""
+        cluster.sql("CHECKPOINT")
+        cluster.stop("immediate")
+        return filled, pending
 
     def query(self, cluster, options=""):
         """Milliseconds that a new connection's first look-up takes."""
@@ -237,6 +251,74 @@ class Restart(Upkeep):
         except psycopg2.errors.QueryCanceled:
             pass
         return (time.monotonic() - began) * 1000
+
+
+class RestartAlter(Restart):
+    """Who wants the index for himself while workers empty its journal."""
+
+    ALTER = "ALTER INDEX events_k1 SET TABLESPACE pg_default"   # changes nothing
+    WAITING = "SELECT count(*) FROM cache_batch_stat_buckets WHERE NOT swept"
+
+    @staticmethod
+    def names():
+        return ["restart-alter"]
+
+    def run(self, method, repeat):
+        env = self.bench.env
+        settings = env.settings(method, self.shape, **env.no_delay())
+        cluster = self.bench.clone(self.template(method))
+        filled, pending = self.crash(cluster, method, settings)
+        cluster.start(settings)
+        db = cluster.connect()
+        cursor = db.cursor()
+        waits = []
+        began = time.monotonic()
+        while True:
+            # workers come for it, if the DDL is not in their way
+            cursor.execute("INSERT INTO events " + data.rows_sql("uniform", -len(waits), -len(waits)))
+            start = time.monotonic()
+            cursor.execute(self.ALTER)
+            waits.append(int((time.monotonic() - start) * 1e6))
+            if method != "cachebatch" or cluster.sql(self.WAITING) == 0:
+                break
+            time.sleep(0.05)
+        found = {"filled": filled, "pending_bytes": pending,
+                 "catch_up_ms": (time.monotonic() - began) * 1000}
+        db.close()
+        self.bench.discard(cluster)
+        return [dict(found, **drive.latencies(sorted(waits)))]
+
+
+class Cooler(Upkeep):
+    """What workers that pack cold leaves leave of an index."""
+
+    SETTINGS = {"cache_batch.cold_threshold": "0", "cache_batch.cold_rate": "1000000",
+                "cache_batch.heat_epoch": "1s", "cache_batch.max_delay": "1s"}
+    QUIET = 15      # seconds without any progress: they have come to an end
+
+    def __init__(self, bench, name):
+        super().__init__(bench, name)
+        self.methods = ["cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["cooler"]
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape, **self.SETTINGS))
+        before = used_bytes(cluster, "events_k1")
+        cluster.sql("INSERT INTO events " + data.rows_sql("uniform", 0, 0))     # workers come
+        cooled, since = 0, time.monotonic()
+        while time.monotonic() - since < self.QUIET:
+            time.sleep(0.5)
+            now = cluster.sql("SELECT sum(cooled)::bigint FROM cache_batch_stat_indexes")
+            if now != cooled:
+                cooled, since = now, time.monotonic()
+        found = {"index_bytes": before, "cooled": cooled,
+                 "cold_bytes": used_bytes(cluster, "events_k1")}
+        self.bench.discard(cluster)
+        return [found]
 
 
 class Logical(Upkeep):
