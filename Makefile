@@ -23,13 +23,6 @@ PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-i
 ifdef TESTPOINTS
 PG_CPPFLAGS += -DCB_TESTPOINTS
 endif
-# MUTATE=RULE: break one rule on purpose (make mutate); test builds only.  What
-# a broken rule does not call stays, unused.
-ifdef MUTATE
-PG_CPPFLAGS += -DCB_MUTATE_$(MUTATE)
-PG_CFLAGS += -Wno-unused-function
-endif
-
 # Nobody puts functions in the place of ours: calls among them are direct, or inlined
 ifeq ($(shell uname -s),Linux)
 PG_CFLAGS += -fno-semantic-interposition

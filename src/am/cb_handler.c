@@ -77,13 +77,7 @@ cache_batch_handler(PG_FUNCTION_ARGS)
 {
 	IndexAmRoutine *am = makeNode(IndexAmRoutine);
 
-#ifdef CB_MUTATE_C1_HANDLER
-	cb_require_preload();
-#endif
 	cb_handler_set_properties(am);
-#ifdef CB_MUTATE_C7_UNIQUE
-	am->amcanunique = true;
-#endif
 	cb_handler_set_callbacks(am);
 
 	PG_RETURN_POINTER(am);

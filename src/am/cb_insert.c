@@ -67,9 +67,6 @@ static bool
 cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
 								IndexInfo *index_info)
 {
-#ifdef CB_MUTATE_A1_SPECULATIVE
-	return true;
-#endif
 	return index_info->ii_ExclusionOps == NULL && cb_pin_row(heap, heap_tid);
 }
 
@@ -83,10 +80,8 @@ static inline bool
 cb_insert_must_write_through(Relation heap, ItemPointer heap_tid,
 							 IndexInfo *index_info)
 {
-#ifndef CB_MUTATE_A8_WRITETHROUGH
 	if (cb_stage_committing)
 		return true;
-#endif
 	if (cb_nesting.speculative > 0 &&
 		!cb_insert_may_stage_speculative(heap, heap_tid, index_info))
 		return true;
@@ -138,11 +133,7 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 
 	if (write_through || stage->used >= (Size) cb_stage_size * 1024)
 		cb_stage_publish(stage, index, 1);
-#ifdef CB_MUTATE_C10_TOTAL
-	else if (false)
-#else
 	else if (cb_stage_total >= (Size) cb_stage_total_size * 1024)
-#endif
 		cb_stage_publish_largest();
 	return false;
 }

@@ -30,11 +30,9 @@ cb_kill_plain(Page page, OffsetNumber off, ItemPointer tid)
 	{
 		ItemId		item = PageGetItemId(page, off);
 
-#ifndef CB_MUTATE_U14_ORDINAL
 		if (!ItemPointerEquals(&((IndexTuple) PageGetItem(page, item))->t_tid,
 							   tid))
 			continue;
-#endif
 		if (ItemIdIsDead(item))
 			return false;
 		ItemIdMarkDead(item);
@@ -57,10 +55,8 @@ cb_kill_base(Page page, int ordinal, ItemPointer tid)
 		ItemPointerData found;
 
 		cb_leaf_read_tid(&leaf, i, &found);
-#ifndef CB_MUTATE_U14_ORDINAL
 		if (!ItemPointerEquals(&found, tid))
 			continue;
-#endif
 		return cb_pack_set_dead(cb_leaf_blob(page, &len), i);
 	}
 	return false;
@@ -90,9 +86,6 @@ cb_kill_lock_leaf(IndexScanDesc scan)
 
 	buf = ReadBuffer(rel, window->leaf.blkno);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-#ifdef CB_MUTATE_A12_LSN
-	return buf;
-#endif
 	if (BufferGetLSNAtomic(buf) == window->lsn)
 		return buf;
 	UnlockReleaseBuffer(buf);

@@ -25,9 +25,6 @@
 static inline bool
 cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
 {
-#ifdef CB_MUTATE_A11_BOUNDS
-	return false;
-#endif
 	return merge->step < 0 || so->cur->clipped;
 }
 
@@ -202,9 +199,6 @@ cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
 			return false;
 		found = true;
 	}
-#ifdef CB_MUTATE_I2_LACKS
-	return true;
-#endif
 	return found;
 }
 
@@ -257,9 +251,6 @@ cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
 	IndexTuple	entry;
 	IndexTuple	last;
 
-#ifdef CB_MUTATE_A15_REPEATED
-	return false;
-#endif
 	if (source->cur == source->first)
 		return false;
 	entry = cb_source_entry(source, source->cur);
@@ -414,10 +405,6 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 		CbSource   *other = merge->ordered[i];
 		int			cmp = cb_key_compare(&so->kd, source->head, other->head);
 
-#ifdef CB_MUTATE_A15_DUPLICATE
-		if (cmp == 0)
-			break;
-#endif
 		if (cmp * merge->step < 0)
 			break;
 		if (cmp != 0)

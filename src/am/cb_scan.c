@@ -137,9 +137,6 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbCut		cut;
 
-#ifdef CB_MUTATE_I8_COUNT
-	so->deletes = cb_bulkdel_count(scan->indexRelation);
-#endif
 	if (so->upper == NULL)
 	{
 		so->deletes = cb_bulkdel_count(scan->indexRelation);
@@ -246,9 +243,6 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
 		OldSnapshotThresholdActive() ||
 		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
 		return false;
-#ifdef CB_MUTATE_I8_SINCE
-	return true;
-#endif
 	return cb_bulkdel_count(scan->indexRelation) == so->deletes;
 }
 
@@ -268,9 +262,6 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 	if (!CbScanItemIsUpper(item) && BufferIsValid(window->buf) &&
 		!scan->xactStartedInRecovery)
 		return true;
-#ifdef CB_MUTATE_I8_HEAP_CHECK
-	return true;
-#endif
 	return cb_scan_is_visible_to_all(scan, item) ||
 		cb_scan_is_visible(scan, &item->itup->t_tid);
 }
@@ -283,15 +274,9 @@ cb_scan_return_item(IndexScanDesc scan)
 	CbScanItem *item = &so->cur->items[so->cur->index];
 
 	scan->xs_heaptid = item->itup->t_tid;
-#ifndef CB_MUTATE_I8_RECHECK
 	scan->xs_recheck = CbScanItemIsUpper(item) &&
 		(scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
 		 scan->xs_snapshot->snapshot_type == SNAPSHOT_SELF);
-#endif
-#ifdef CB_MUTATE_C2_RECHECK
-	scan->xs_recheck = CbScanItemIsUpper(item) &&
-		!IsMVCCSnapshot(scan->xs_snapshot);
-#endif
 
 	if (scan->xs_want_itup)
 		scan->xs_itup = item->itup;

@@ -40,10 +40,8 @@ cb_scan_group_array(IndexScanDesc scan)
 	key = &bt->arrayKeyData[bt->arrayKeys[0].scan_key];
 	if (key->sk_attno != 1 || key->sk_strategy != BTEqualStrategyNumber)
 		return NULL;
-#ifndef CB_MUTATE_A10_ARRAYTYPE
 	if (((CbScanOpaque) scan->opaque)->start_keys[0].sk_subtype != key->sk_subtype)
 		return NULL;
-#endif
 	return &bt->arrayKeys[0];
 }
 

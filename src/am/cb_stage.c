@@ -156,10 +156,6 @@ cb_stage_is_empty(void)
 static void
 cb_stage_list_add(CbStage *stage, bool listed)
 {
-#ifdef CB_MUTATE_U1_ORDER
-	if (listed)
-		return;
-#endif
 	if (listed)
 		dlist_delete(&stage->node);
 	dlist_push_tail(&cb_stage_list, &stage->node);
@@ -210,13 +206,11 @@ cb_stage_list_remove(CbStage *stage)
 static void
 cb_stage_lock_index(Oid indexoid)
 {
-#ifndef CB_MUTATE_A4_INDEXLOCK
 	ResourceOwner save = CurrentResourceOwner;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
 	LockRelationOid(indexoid, RowExclusiveLock);
 	CurrentResourceOwner = save;
-#endif
 }
 
 /* Opens a segment for the current subtransaction. */
@@ -282,9 +276,6 @@ cb_stage_needs_segment(const CbStage *stage, Relation index)
 	seg = &stage->segs[stage->nsegs - 1];
 	if (seg->subid != GetCurrentSubTransactionId())
 		return true;
-#ifdef CB_MUTATE_A3_SEGMENT
-	return false;
-#endif
 	return memcmp(seg->build_id, cb_rel_build_id(index), CB_BUILD_ID_LEN) != 0;
 }
 
@@ -496,10 +487,8 @@ cb_stage_forget_all(void)
 	while ((stage = hash_seq_search(&seq)) != NULL)
 	{
 		cb_stage_free(stage);
-#ifndef CB_MUTATE_B4_DUE
 		if (stage->sweep_due || stage->flush_due)
 			continue;
-#endif
 		(void) hash_search(cb_stage_hash, &stage->indexoid, HASH_REMOVE, NULL);
 	}
 	if (hash_get_num_entries(cb_stage_hash) > 0)
@@ -521,8 +510,6 @@ cb_stage_end_xact(void)
 void
 cb_stage_refuse_reentry(const CbStage *stage, Relation index)
 {
-#ifndef CB_MUTATE_C11_REENTRY
 	if (stage->publishing)
 		cb_report_reentry(index);
-#endif
 }

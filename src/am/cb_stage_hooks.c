@@ -48,7 +48,6 @@ cb_nesting_plan_is_speculative(PlannedStmt *plan)
 	if (IsA(plan->planTree, ModifyTable) &&
 		((ModifyTable *) plan->planTree)->onConflictAction != ONCONFLICT_NONE)
 		return true;
-#ifndef CB_MUTATE_U4_SUBPLANS
 	foreach(lc, plan->subplans)
 	{
 		Plan	   *subplan = (Plan *) lfirst(lc);
@@ -57,9 +56,6 @@ cb_nesting_plan_is_speculative(PlannedStmt *plan)
 			((ModifyTable *) subplan)->onConflictAction != ONCONFLICT_NONE)
 			return true;
 	}
-#else
-	(void) lc;
-#endif
 	return false;
 }
 
@@ -78,14 +74,9 @@ cb_nesting_enter(PlannedStmt *plan)
 static void
 cb_nesting_left(void)
 {
-#ifdef CB_MUTATE_A1_NESTED
-	if (cb_nesting.depth == 0)
-#endif
-		cb_pin_release_deeper(cb_nesting.depth);
-#ifndef CB_MUTATE_U2_STATEMENT_END
+	cb_pin_release_deeper(cb_nesting.depth);
 	if (cb_nesting.depth == 0)
 		cb_stage_publish_all(1);
-#endif
 }
 
 static void
@@ -94,10 +85,8 @@ cb_stage_executor_run(QueryDesc *query, ScanDirection direction, uint64 count,
 {
 	CbNesting	save;
 
-#ifndef CB_MUTATE_A14_PARALLEL
 	if (query->plannedstmt->parallelModeNeeded)
 		cb_stage_publish_all(1);
-#endif
 	save = cb_nesting_enter(query->plannedstmt);
 	PG_TRY();
 	{
@@ -216,17 +205,11 @@ cb_stage_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	switch (event)
 	{
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-#ifndef CB_MUTATE_U1_SUBCOMMIT
 			cb_stage_publish_all(GetCurrentTransactionNestLevel());
-#endif
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
-#ifdef CB_MUTATE_A9_SUBXACT
-			(void) cb_stage_drop(0);
-#else
 			if (cb_stage_drop(GetCurrentTransactionNestLevel()) > 0)
 				CB_TEST_POINT("abort-drop");
-#endif
 			break;
 		default:
 			break;

@@ -52,19 +52,6 @@ typedef struct CbPinnedPage
 static CbPinnedPage cb_pin_pages[CB_PIN_MAX_PAGES];
 static int	cb_pin_npages = 0;
 
-#ifdef CB_MUTATE_A1_PIN
-/* Looks at the page as if it had been pinned all the time. */
-static void
-cb_pin_again(CbPinnedPage *pinned)
-{
-	Relation	heap = table_open(pinned->heapoid, NoLock);
-
-	pinned->buffer = ReadBuffer(heap, pinned->block);
-	pinned->owner = CurrentResourceOwner;
-	table_close(heap, NoLock);
-}
-#endif
-
 static void
 cb_pin_remove(int i)
 {
@@ -109,16 +96,9 @@ cb_pin_release(int i)
 	OffsetNumber dead[MaxHeapTuplesPerPage];
 	int			ndead;
 
-#ifdef CB_MUTATE_A1_PIN
-	cb_pin_again(pinned);
-#endif
 	ndead = cb_pin_find_dead(pinned, dead);
-#ifndef CB_MUTATE_A1_DEAD
 	if (ndead > 0)
 		cb_stage_void(pinned->heapoid, pinned->block, dead, ndead);
-#else
-	(void) ndead;
-#endif
 	CurrentResourceOwner = pinned->owner;
 	ReleaseBuffer(pinned->buffer);
 	CurrentResourceOwner = save;
@@ -174,9 +154,6 @@ cb_pin_page(Relation heap, BlockNumber block)
 	pinned->nrows = 0;
 	CurrentResourceOwner = pinned->owner;
 	pinned->buffer = ReadBuffer(heap, block);
-#ifdef CB_MUTATE_A1_PIN
-	ReleaseBuffer(pinned->buffer);
-#endif
 	CurrentResourceOwner = save;
 	cb_pin_npages++;
 	return pinned;

@@ -64,10 +64,8 @@ cb_publish_classify(CbPublication *pub)
 		CbSegment  *seg = &stage->segs[pub->first + i];
 		bool		same = pub->rel != NULL;
 
-#ifndef CB_MUTATE_A3_BUILDID
 		same = same &&
 			memcmp(seg->build_id, cb_rel_build_id(pub->rel), CB_BUILD_ID_LEN) == 0;
-#endif
 		if (same)
 		{
 			pub->fates[i] = CB_SEGMENT_PUBLISH;
@@ -266,16 +264,10 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 	PG_FINALLY();
 	{
 		cb_slot_release_to(mark);
-#ifndef CB_MUTATE_B3_MARK
 		stage->publishing = false;
 		cb_stage_npublishing--;
-#endif
 	}
 	PG_END_TRY();
-#ifdef CB_MUTATE_B3_MARK
-	stage->publishing = false;
-	cb_stage_npublishing--;
-#endif
 	if (need_snapshot)
 		PopActiveSnapshot();
 	MemoryContextSwitchTo(old);
@@ -285,12 +277,7 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 static void
 cb_publish_sweep(CbPublication *pub)
 {
-	bool		wait = false;
-
-#ifdef CB_MUTATE_B1_NOWAIT
-	wait = true;
-#endif
-	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, wait);
+	(void) cb_flush_sweep(pub->rel, CB_FLUSH_LIMIT, false);
 }
 
 /* Flushes that have become due. */
@@ -356,9 +343,7 @@ cb_publish_segments(CbPublication *pub)
 	 * The check before aminsert came too early: a reader may have looked for
 	 * the key since, and not have found it (A2).
 	 */
-#ifndef CB_MUTATE_A2_SERIALIZABLE
 	CheckForSerializableConflictIn(pub->rel, NULL, InvalidBlockNumber);
-#endif
 	cb_publish_check_limit(pub);
 	CB_TEST_POINT("publish-done");
 }
@@ -389,11 +374,7 @@ cb_stage_publish(CbStage *stage, Relation index, int min_level)
 
 	pub.rel = index;
 	if (index == NULL)
-#ifndef CB_MUTATE_C3_GONE
 		pub.rel = try_relation_open(stage->indexoid, NoLock);
-#else
-		pub.rel = relation_open(stage->indexoid, NoLock);
-#endif
 	cb_publish_segments(&pub);
 	if (index == NULL && pub.rel != NULL)
 		relation_close(pub.rel, NoLock);
@@ -449,10 +430,8 @@ cb_publish_overdue(CbPublication *pub)
 
 	if (stage->sweep_due)
 		cb_publish_sweep(pub);
-#ifndef CB_MUTATE_B4_COMMIT
 	if (stage->flush_due)
 		cb_flush_overdue(pub->rel);
-#endif
 	stage->sweep_due = stage->flush_due = false;
 }
 
@@ -488,8 +467,6 @@ cb_stage_publish_index(Relation index)
 	if (stage == NULL)
 		return;
 	cb_stage_refuse_reentry(stage, index);
-#ifndef CB_MUTATE_I3_SCAN
 	if (stage->nsegs > 0)
 		cb_stage_publish(stage, index, 1);
-#endif
 }

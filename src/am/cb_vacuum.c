@@ -24,16 +24,10 @@
 #include "base/cb_bulkdel.h"
 #include "flush/cb_flush.h"
 #include "range/cb_range.h"
-#ifdef CB_MUTATE_B5_SWEEPLOCK
-#include "storage/lmgr.h"
-#endif
 
 static void
 cb_vacuum_drain(IndexVacuumInfo *info)
 {
-#ifdef CB_MUTATE_I4_DRAIN
-	return;
-#endif
 	cb_flush_drain(info->index, CB_FLUSH_VACUUM);
 	CB_TEST_POINT("vacuum-drained");
 }
@@ -49,21 +43,11 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	cb_require_preload();
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
-#ifdef CB_MUTATE_I8_BEGIN
-	cb_bulkdel_begin(info->index);
-#endif
 	CB_TEST_POINT("vacuum-begun");
 	cb_vacuum_drain(info);
-#ifndef CB_MUTATE_I4_RUNS
 	(void) cb_flush_ranges(info->index);
-#endif
 	CB_TEST_POINT("vacuum-merged");
-#ifndef CB_MUTATE_I8_BEGIN
 	cb_bulkdel_begin(info->index);
-#endif
-#ifdef CB_MUTATE_B5_SWEEPLOCK
-	LockPage(info->index, 1, ExclusiveLock);
-#endif
 	cb_tree_bulk_delete(info, stats, callback, callback_state);
 	return stats;
 }

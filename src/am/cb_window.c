@@ -146,9 +146,6 @@ cb_window_keep(CbWindow *window, IndexTuple itup)
 static inline bool
 cb_window_has(const CbWindow *window, const CbSource *source)
 {
-#ifdef CB_MUTATE_I2_INPLACE
-	return !CbSourceIsUpper(source);
-#endif
 	return source->kind == CB_SOURCE_BASE ||
 		source->kind == CB_SOURCE_SPILLED ||
 		(source->kind == CB_SOURCE_LEAF && window->copied);
@@ -299,21 +296,9 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	bool		missed = false;
 	bool		more;
 
-#ifdef CB_MUTATE_I2_ORDER
-	so->view.lo = so->view.hi = NULL;
-	cb_window_read_leaf(scan, dir, in_place);
-	CB_TEST_POINT("scan-leaf-read");
-	cb_window_release_upper(so);
-	cb_window_copy_levels(scan, dir);
-	cb_place_copy(so, ScanDirectionIsForward(dir) ? &so->cur->lo : &so->cur->hi,
-				  &so->pos);
-#else
 	cb_window_copy_levels(scan, dir);
 	in_place = cb_window_is_read_in_place(so);
 	hot = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_hot(scan);
-#ifdef CB_MUTATE_I2_HOTUPPER
-	hot = cb_window_may_be_hot(scan);
-#endif
 	if (hot && cb_window_read_hot(scan))
 		return false;
 	missed = cb_window_read_leaf(scan, dir, in_place);
@@ -322,7 +307,6 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 		cb_scan_read_ahead(scan, dir, missed);
 		CB_TEST_POINT("scan-leaf-read");
 	}
-#endif
 	cb_window_open_merge(scan, &merge, dir);
 	more = !(in_place && cb_merge_lacks_number(so, &merge)) &&
 		cb_window_fill(scan, &merge, dir);

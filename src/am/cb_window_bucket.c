@@ -35,12 +35,10 @@ cb_window_set_hash(CbScanOpaque so)
 						  SK_ROW_HEADER)) != 0)
 		return;
 	value = key->sk_argument;
-#ifndef CB_MUTATE_A10_CROSSTYPE
 	if (OidIsValid(key->sk_subtype) &&
 		key->sk_subtype != so->kd.rel->rd_opcintype[0] &&
 		!cb_key_convert_integer(key->sk_func.fn_oid, &value))
 		return;
-#endif
 	if (so->kd.hash == CB_HASH_NONE &&
 		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
 		return;

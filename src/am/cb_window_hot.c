@@ -30,10 +30,8 @@ cb_window_may_be_hot(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Relation	rel = scan->indexRelation;
 
-#ifndef CB_MUTATE_I2_HOTSTART
 	if (so->pos.cut.kind != CB_CUT_KEYS)
 		return false;
-#endif
 	return cb_hot_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
 		so->bt.numberOfKeys == 1 &&
 		IndexRelationGetNumberOfKeyAttributes(rel) == 1 &&
@@ -77,9 +75,6 @@ cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple, BlockNumber *leaf)
 	if (!cb_hot_find(rel, so->view.attach_id, so->view.hash, tuple, leaf) ||
 		!cb_window_has_whole_value(scan))
 		return false;
-#ifdef CB_MUTATE_I2_HOTKEY
-	return true;
-#endif
 	return _bt_checkkeys(scan, &tuple->header,
 						 IndexRelationGetNumberOfAttributes(rel),
 						 ForwardScanDirection, &more);

@@ -148,11 +148,7 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	}
 
 	/* of an index with buckets it was not read to its head */
-#ifndef CB_MUTATE_I3_QUIETFROM
 	if (view->attach_id == 0 && upper->nruns == 0)
-#else
-	if (upper->nruns == 0)
-#endif
 		cb_desc_note_quiet(so->kd.rel, &now);
 	return upper;
 }
@@ -168,13 +164,8 @@ cb_window_get_upper(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Snapshot	snapshot = scan->xs_snapshot;
 
-#ifndef CB_MUTATE_I2_ATTACHMENT
 	if (so->upper != NULL && so->upper_attach_id == so->view.attach_id)
 		return;
-#else
-	if (so->upper != NULL)
-		return;
-#endif
 	CB_TEST_POINT("scan-copy-journal");
 	so->upper = cb_window_acquire_upper(so, snapshot);
 	so->upper_serial++;

@@ -31,9 +31,6 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 											scan->xs_snapshot);
 		Page		page = BufferGetPage(buf);
 
-#ifdef CB_MUTATE_I9_HINT
-		return buf;
-#endif
 		if (CbPageIsRightmost(page) ||
 			cb_key_compare_cut(&so->kd, &so->pos.cut,
 							   CbPageGetHighKey(page)) > 0)
@@ -50,10 +47,6 @@ cb_window_begins_before(CbScanOpaque so, const CbCut *cut)
 {
 	CbWindow   *window = so->cur;
 
-#ifdef CB_MUTATE_I9_LOW
-	if (window->has_low)
-		return true;
-#endif
 	if (window->has_low && cut->is_number)
 		return DatumGetInt64(cut->keys[0].sk_argument) >= window->low;
 	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&
@@ -103,14 +96,9 @@ cb_window_copy_leaf(Relation rel, CbWindow *window, Buffer buf)
 	BlockNumber blkno = BufferGetBlockNumber(buf);
 	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
 
-#ifndef CB_MUTATE_I2_COPY
 	if (window->copied && window->leaf.blkno == blkno &&
 		window->lsn == lsn && RelationNeedsWAL(rel))
 		return;
-#else
-	if (window->copied && window->leaf.blkno == blkno)
-		return;
-#endif
 	window->copied = false;
 	window->lsn = lsn;
 	window->page = (Page) window->copy.data;
@@ -123,9 +111,7 @@ cb_window_needs_pin(IndexScanDesc scan)
 {
 	bool		trusts_map = scan->xs_want_itup;
 
-#ifndef CB_MUTATE_I8_STANDBYPIN
 	trusts_map &= !scan->xactStartedInRecovery;
-#endif
 	return trusts_map || !IsMVCCSnapshot(scan->xs_snapshot) ||
 		!RelationNeedsWAL(scan->indexRelation);
 }
@@ -184,10 +170,8 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 
 	clipped = cb_window_clip_at(so, far, forward,
 								forward ? so->view.hi : so->view.lo);
-#ifndef CB_MUTATE_A5_RANGECLIP
 	clipped |= cb_window_clip_at(so, far, forward,
 								 forward ? so->range_high : so->range_low);
-#endif
 	return clipped;
 }
 

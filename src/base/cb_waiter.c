@@ -106,9 +106,6 @@ cb_waiter_is_there(void)
 {
 	TimestampTz now;
 
-#ifdef CB_MUTATE_B1_GIVEWAY
-	return false;
-#endif
 	if (likely(!cb_waiter_is_watching()))
 		return false;
 	if (cb_waiter_found)

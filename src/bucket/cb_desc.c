@@ -89,13 +89,11 @@ cb_desc_shmem_startup(uint32 ndescs)
 void
 cb_desc_share(CbDesc *desc)
 {
-#ifndef CB_MUTATE_I9_GATE
 	if (cb_load_relaxed(&desc->wanted) != 0)
 	{
 		LWLockAcquire(&desc->gate, LW_SHARED);
 		LWLockRelease(&desc->gate);
 	}
-#endif
 	LWLockAcquire(&desc->lock, LW_SHARED);
 }
 
@@ -249,7 +247,6 @@ cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
 static bool
 cb_desc_has_owner(const CbDesc *desc)
 {
-#ifndef CB_MUTATE_I4_DETACH
 	for (uint32 i = 0; i < desc->nbuckets; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
@@ -260,9 +257,6 @@ cb_desc_has_owner(const CbDesc *desc)
 				return true;
 		}
 	}
-#else
-	(void) desc;
-#endif
 	return false;
 }
 
@@ -335,9 +329,6 @@ cb_desc_detach_idle(void)
 			(oldest == NULL || desc->used_at < oldest->used_at))
 			oldest = desc;
 	}
-#ifdef CB_MUTATE_B4_IDLE
-	oldest = NULL;
-#endif
 	return oldest != NULL &&
 		TimestampDifferenceExceeds(oldest->used_at, now, CB_DESC_IDLE_MS) &&
 		cb_desc_lock(oldest, false) &&
@@ -448,9 +439,6 @@ cb_desc_may_ask(CbDesc *desc)
 {
 	uint32		paused = cb_load_relaxed(&desc->npaused);
 
-#ifdef CB_MUTATE_U6_PAUSE
-	return true;
-#endif
 	if (paused > 0)
 		cb_store_relaxed(&desc->npaused, paused - 1);
 	return paused == 0;

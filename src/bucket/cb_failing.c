@@ -147,9 +147,6 @@ cb_again_append(Relation rel, CbAgain *again, CbPoolChunk **chunks, int nchunks)
 	uint64		length;
 	int			done;
 
-#ifdef CB_MUTATE_I7_AGAIN
-	n = 0;
-#endif
 	done = cb_journal_append(rel, entries, n, &cb_again_sink, again, &length);
 	pfree(entries);
 	if (done < n)

@@ -127,10 +127,8 @@ cb_hot_find(Relation rel, uint64 attach_id, uint32 hash, CbHotTuple *tuple,
 	if (!cb_hot_has_owner(attach_id) ||
 		!cb_hotset_find(cb_hot_set, (uint32) attach_id, hash, &item))
 		return false;
-#ifndef CB_MUTATE_I2_HOT
 	if (cb_rel_changes(rel, item.block) != item.changes)
 		return false;
-#endif
 	memcpy(tuple, item.data, sizeof(item.data));
 	*leaf = item.block;
 	return true;

@@ -98,10 +98,8 @@ cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
 	memcpy(right->fence.bytes, separator, right->fence_len);
 
 	cb_layout_seal_active(left);
-#ifndef CB_MUTATE_A5_SPLIT
 	for (uint32 j = 0; j < left->nchunks; j++)
 		cb_layout_list_chunk(right, left->chunks[j]);
-#endif
 	memmove(&desc->buckets[i + 2], &desc->buckets[i + 1],
 			(desc->nbuckets - i - 1) * sizeof(uint32));
 	desc->buckets[i + 1] = number;

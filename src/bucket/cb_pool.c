@@ -295,10 +295,8 @@ cb_pool_open_chunk(void)
 	cb_filter_clear(cb_pool_filter(number), cb_pool->filter_lines);
 	cb_pool_chunks[number].minpos = 0;
 	cb_pool_chunks[number].nlists = 1;
-#ifndef CB_MUTATE_I1_MOVED
 	cb_pool_chunks[number].moved = 0;
 	cb_store_relaxed(&cb_pool_chunks[number].passed, 0);
-#endif
 	return number;
 }
 

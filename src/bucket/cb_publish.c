@@ -113,9 +113,6 @@ cb_publish_active(const CbBucket *bucket)
 static bool
 cb_publish_may_grow(CbBucket *bucket)
 {
-#ifdef CB_MUTATE_B4_SHARE
-	return true;
-#endif
 	return !cb_bucket_is_failing(bucket) ||
 		(bucket->nchunks < CB_BUCKET_FULL_CHUNKS / 2 && !cb_pool_is_low());
 }
@@ -254,17 +251,13 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 
 	if (pub->desc == NULL)
 	{
-#ifndef CB_MUTATE_I3_GENERATION
 		/* an attachment since then may have taken this head as its "from" */
 		if (cb_load_acquire(&pub->gens->table_gen) != pub->table_gen)
 		{
 			pub->stale = true;
 			return 0;
 		}
-#endif
-#ifndef CB_MUTATE_I3_QUIET
 		cb_fetch_add(&pub->gens->lone_gen, 1);
-#endif
 		return n;
 	}
 	if (pub->router == NULL)
@@ -287,9 +280,6 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 	if (pub->router == NULL)
 		return;
 	CB_TEST_POINT("publish-fill");
-#ifdef CB_MUTATE_I1_SEAL
-	pg_usleep(1000);			/* a flush gets its time to seal */
-#endif
 	for (int i = first; i < end;)
 	{
 		CbBucket   *bucket = cb_publish_bucket(pub, i);

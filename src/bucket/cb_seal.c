@@ -55,9 +55,7 @@ cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
 		return 0;
 
 	/* nobody fills the chunk that takes entries */
-#ifndef CB_MUTATE_I1_SEAL
 	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-#endif
 	if (!cb_seal_lock(desc, attach_id))
 		n = -1;
 	else
@@ -70,9 +68,7 @@ cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
 		}
 		LWLockRelease(&desc->lock);
 	}
-#ifndef CB_MUTATE_I1_SEAL
 	LWLockRelease(&desc->publish);
-#endif
 	return n;
 }
 
@@ -221,12 +217,8 @@ cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 
 			if (cb_bucket_is_failing(bucket))
 				positions->failing_bytes += chunk->chunk.used;
-#ifndef CB_MUTATE_I7_MINPOS
 			if (pos != 0)
 				positions->min = Min(positions->min, pos);
-#else
-			(void) pos;
-#endif
 		}
 		LWLockRelease(&bucket->lock);
 	}
@@ -266,10 +258,8 @@ cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 		/* a look without its lock tells which are worth it */
 		if (bucket->nchunks <= most)
 			continue;
-#ifndef CB_MUTATE_B4_FAILING
 		if (cb_bucket_is_failing(bucket))
 			continue;
-#endif
 		n = cb_seal_count_free(bucket);
 		if (n > most)
 		{

@@ -126,7 +126,6 @@ cb_slot_release_to(CbSlotMark mark)
 		cb_route_unref(cb_slot_routers[--cb_slot.nrouters]);
 	while (cb_slot.npinned > mark.npinned)
 		cb_slot_let_go(cb_slot_pinned[--cb_slot.npinned]);
-#ifndef CB_MUTATE_B3_OWNER
 	while (cb_slot.nowned > mark.nowned)
 	{
 		CbPoolChunk *chunk = cb_slot_owned[--cb_slot.nowned];
@@ -135,7 +134,6 @@ cb_slot_release_to(CbSlotMark mark)
 		cb_chunk_disown(&chunk->chunk);
 		cb_slot_let_go(chunk);
 	}
-#endif
 	if (!disowned)
 		return;
 	for (uint32 i = 0; i < cb_pool->ndescs; i++)

@@ -137,17 +137,11 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 bool
 cb_bucket_view_is_late(const CbBucketView *view)
 {
-#ifdef CB_MUTATE_I2_AGAIN
-	return false;
-#endif
 	if (view->attach_id == 0 || view->swept)
 		return false;
 	/* "again" begins anew with an attachment: its number is looked at later */
 	if (cb_load_acquire(&view->desc->again) != view->again)
 		return true;
-#ifdef CB_MUTATE_I2_AGAINANEW
-	return false;
-#endif
 	pg_read_barrier();
 	return view->desc->attach_id != view->attach_id;
 }
@@ -178,10 +172,8 @@ cb_view_compare(const void *a, const void *b, void *arg)
 static bool
 cb_view_lists_alone(const CbBucketView *view, const CbPoolChunk *chunk)
 {
-#ifndef CB_MUTATE_A5_JOIN
 	if (chunk->bucket != view->bucket->number)
 		return false;
-#endif
 	return chunk->nlists == 1;
 }
 
@@ -200,13 +192,8 @@ cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 
 	if (!shared)
 		cb_desc_share(view->desc);
-#ifdef CB_MUTATE_I9_SCANWAIT
-	else
-		LWLockAcquire(&view->desc->lock, LW_EXCLUSIVE);
-#else
 	else if (!LWLockConditionalAcquire(&view->desc->lock, LW_EXCLUSIVE))
 		return false;
-#endif
 	LWLockAcquire(&view->bucket->lock, LW_EXCLUSIVE);
 	if ((shared || cb_view_lists_alone(view, chunk)) &&
 		cb_load_acquire(&chunk->chunk.holders) == chunk->nlists + 1 &&

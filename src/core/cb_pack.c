@@ -884,11 +884,7 @@ cb_pack_copy_words(CbPackRest *rest, CbPackWriter *writer, const int *ordinals,
 	{
 		uint32_t	at = (uint32_t) ordinals[k] - reader->first;
 
-#ifdef CB_MUTATE_U13_POSITION
-		like.position[k] = (uint8_t) k;
-#else
 		like.position[k] = (uint8_t) cb_pack_position(reader, at);
-#endif
 		for (uint32_t w = 0; w < nwords; w++)
 			columns.word[w][k] = cb_pack_get_word(reader, at, w);
 	}

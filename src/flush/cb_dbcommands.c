@@ -293,10 +293,8 @@ cb_dbcommands_process_utility(PlannedStmt *stmt, const char *query,
 	PG_FINALLY();
 	{
 		/* it may have moved, and failed afterwards */
-#ifndef CB_MUTATE_U22_MOVED
 		if (command.moves)
 			cb_desc_forget_database(command.dboid);
-#endif
 		cb_dbcommands_resume();
 	}
 	PG_END_TRY();

@@ -211,10 +211,8 @@ cb_flush_move(CbFlush *flush, uint32 bucket)
 		cb_flush_note_moved(flush);
 		cb_bucket_set_place(bucket, flush->attach_id, &place);
 	}
-#ifndef CB_MUTATE_I1_RANGEFLAG
 	if (flush->nspilled > 0)
 		cb_fetch_add(&flush->desc->spills, 1);
-#endif
 }
 
 /*
@@ -229,9 +227,6 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 	if (flush->cause != CB_FLUSH_VACUUM && cb_desc_may_ask(flush->desc))
 		cb_churn_begin(&flush->kd, cb_desc_has_churn(flush->desc));
 	cb_flush_collect(flush);
-#ifdef CB_MUTATE_I1_RETIRE_FIRST
-	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
-#endif
 	CB_TEST_POINT("flush-sealed");
 	cb_key_sort(&flush->kd, flush->entries, flush->n);
 	cb_flush_move(flush, bucket);
@@ -243,9 +238,7 @@ cb_flush_apply(CbFlush *flush, uint32 bucket)
 		return false;
 	}
 	cb_flush_adapt(flush, bucket);
-#ifndef CB_MUTATE_I1_RETIRE_FIRST
 	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
-#endif
 	CB_TEST_POINT("flush-retired");
 	cb_flush_count_bucket(flush);
 	return true;
@@ -329,10 +322,8 @@ cb_flush_truncate_locked(Relation rel, CbDesc *desc, uint64 attach_id)
 		return;
 	CB_TEST_POINT("flush-truncate");
 	cb_rel_read_meta(rel, NULL, &meta);
-#ifndef CB_MUTATE_I7_FROM
 	if (meta.journal_tail < positions.from)
 		return;
-#endif
 	(void) cb_journal_truncate_to(rel, positions.min);
 	cb_desc_note_tail(desc, attach_id, positions.min);
 }
@@ -509,9 +500,6 @@ cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
 		bucket = cb_bucket_find_below(desc, attach_id, pos, true, &owned);
 		if (bucket == CB_NONE)
 		{
-#ifdef CB_MUTATE_I4_OWNERS
-			owned = false;
-#endif
 			if (!owned)
 				break;
 			CB_TEST_POINT("drain-wait");
@@ -546,32 +534,19 @@ cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
 	cb_flush_truncate_locked(rel, desc, attach_id);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 
-#ifndef CB_MUTATE_I4_TAIL
 	/* whose tail this is turns out afterwards */
 	tail = cb_load_acquire(&desc->tail);
 	CB_TEST_POINT("drain-tail");
-#endif
 	if (!cb_bucket_positions(desc, attach_id, &positions))
 		return false;
-#ifdef CB_MUTATE_I4_TAIL
-	CB_TEST_POINT("drain-tail");
-	tail = cb_load_acquire(&desc->tail);
-#endif
-#ifndef CB_MUTATE_I4_AGAIN
 	/* entries from below may have been appended again meanwhile */
 	upto = Max(upto, positions.again);
-#endif
 	return tail >= upto;
 }
 
 void
 cb_flush_drain(Relation rel, CbFlushCause cause)
 {
-	bool		wait = true;
-
-#ifdef CB_MUTATE_U18_SWEEPWAIT
-	wait = false;
-#endif
 	/* a comparison function of a flush that is under way waited for itself */
 	if (cb_slot_mark().nowned > 0)
 		cb_report_reentry(rel);
@@ -581,7 +556,7 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 		CbPos		from;
 		uint64		attach_id;
 
-		if (!cb_flush_sweep(rel, cause, wait))
+		if (!cb_flush_sweep(rel, cause, true))
 			return;				/* in recovery */
 
 		/*
@@ -605,13 +580,9 @@ bool
 cb_flush_ranges_between(Relation rel, const CbCut *lo, const CbCut *hi)
 {
 	CbFlushMerge merge;
-	bool		wait = true;
 
-#ifdef CB_MUTATE_I4_RANGEWAIT
-	wait = false;
-#endif
 	cb_flush_merge_begin(rel, &merge);
-	cb_range_merge_between(&merge.kd, lo, hi, wait, &merge.stats);
+	cb_range_merge_between(&merge.kd, lo, hi, true, &merge.stats);
 	return cb_flush_merge_end(rel, &merge);
 }
 

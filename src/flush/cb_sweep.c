@@ -104,11 +104,8 @@ cb_sweep_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
 	 * They are in the buckets that the sweep knows, where the truncation that
 	 * follows leaves them, or it fails.
 	 */
-	if (cb_bucket_publish(kd, entries, n, &result) < n
-#ifndef CB_MUTATE_I2_AGAINLOST
-		|| result.attach_id != sweep->attach_id
-#endif
-		)
+	if (cb_bucket_publish(kd, entries, n, &result) < n ||
+		result.attach_id != sweep->attach_id)
 		ReThrowError(error);
 	cb_bucket_note_again(sweep->desc, sweep->attach_id);
 	CB_TEST_POINT("sweep-published");
@@ -196,9 +193,6 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 	cb_key_init(&kd, rel);
 	cb_journal_read_all(&kd, end, &batch);
 	CB_TEST_POINT("sweep-read");
-#ifdef CB_MUTATE_I1_TRUNCATE_FIRST
-	cb_journal_truncate(rel, &batch);
-#endif
 	cb_sweep_go_on(&kd, &batch, &sweep->place);
 	cb_key_sort(&kd, batch.entries, batch.n);
 	done = sweep->skip ?
@@ -210,10 +204,8 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 		sweep->place.upto = batch.upto;
 		sweep->place.at = batch.entries[done - 1].pos;
 	}
-#ifndef CB_MUTATE_I1_TRUNCATE_FIRST
 	else
 		cb_journal_truncate(rel, &batch);
-#endif
 	if (done > 0)
 		cb_flush_count(rel, sweep->cause, done, &stats);
 

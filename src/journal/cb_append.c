@@ -102,9 +102,6 @@ cb_append_chunk(Relation rel, Buffer buf, uint64 seq, CbAppendChunk *chunk,
 		 * checkpoint came in between (A13).
 		 */
 		XLogRegisterBuffer(0, buf, is_new ? REGBUF_WILL_INIT | REGBUF_STANDARD :
-#ifdef CB_MUTATE_A13_IMAGE
-						   REGBUF_NO_IMAGE |
-#endif
 						   REGBUF_STANDARD);
 		XLogRegisterBufData(0, chunk->data.data, chunk->len);
 		if (BufferIsValid(prev))

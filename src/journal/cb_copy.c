@@ -88,12 +88,8 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 			ItemPointerEquals(&entries[kept - 1].itup->t_tid, &entries[i].itup->t_tid) &&
 			cb_key_compare(kd, entries[kept - 1].itup, entries[i].itup) == 0)
 		{
-#ifdef CB_MUTATE_I11_NEWEST
-			entries[kept - 1].pos = Max(entries[kept - 1].pos, entries[i].pos);
-#else
 			if (entries[i].pos > entries[kept - 1].pos)
 				entries[kept - 1] = entries[i];
-#endif
 			continue;
 		}
 		entries[kept++] = entries[i];
@@ -269,11 +265,8 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 	}
 	else if (copy->busy)
 		cb_report_reentry(rel);
-	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0
-#ifndef CB_MUTATE_I0_FILE
-			 || !RelFileNodeEquals(copy->file, rel->rd_node)
-#endif
-		)
+	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0 ||
+			 !RelFileNodeEquals(copy->file, rel->rd_node))
 		cb_copy_clear(copy);
 	copy->file = rel->rd_node;
 	memcpy(copy->build_id, meta->build_id, CB_BUILD_ID_LEN);
@@ -401,9 +394,6 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 	CbUpper    *upper = palloc0(sizeof(CbUpper));
 
 	upper->tail = tail;
-#ifdef CB_MUTATE_I11_TAIL
-	upper->tail = 0;
-#endif
 	upper->nruns = copy->nruns;
 	for (int i = 0; i < upper->nruns; i++)
 	{

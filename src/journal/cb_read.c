@@ -97,10 +97,8 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		cb_walk_unlock(walk);
 		return false;
 	}
-#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, kd->rel, page);
-#endif
 	len = ((PageHeader) page)->pd_lower - off;
 	if (reader->limit < reader->pos + len)
 		len = Max(reader->limit, reader->pos) - reader->pos;

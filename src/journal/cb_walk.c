@@ -70,9 +70,7 @@ cb_walk_lock(CbJournalWalk *walk)
 	if (!PageIsNew(page))
 		cb_page_check(walk->rel, walk->block, page);
 	expected = !PageIsNew(page) && CbPageIsJournal(page);
-#ifndef CB_MUTATE_I11_SEQUENCE
 	expected = expected && CbJournalGetHeader(page)->seq == walk->seq;
-#endif
 	if (!expected)
 	{
 		cb_walk_unlock(walk);

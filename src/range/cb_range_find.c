@@ -61,10 +61,8 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	cb_page_check(rel, blkno, page);
 	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)
 		cb_report_corrupt(rel, blkno, "It is not a valid range page.");
-#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
-#endif
 	return buf;
 }
 
@@ -286,10 +284,8 @@ cb_range_can_split(const CbKeyDesc *kd, Page page, IndexTuple separator)
 	CbRangeState state;
 
 	cb_range_read(kd->rel, page, &state);
-#ifndef CB_MUTATE_A5_RANGESPLIT
 	if (state.nruns > 0)
 		return false;
-#endif
 	return cb_range_is_inside(kd, &state, separator);
 }
 

@@ -190,9 +190,7 @@ cb_range_go_on(CbRangeMerge *merge, const CbRangePlace *place)
 		CbSortEntry *entries = merge->entries + merge->first[run];
 		int			count = merge->first[run + 1] - merge->first[run];
 
-#ifndef CB_MUTATE_I1_LATERRUN
 		if (merge->lsns[run] <= place->lsn)
-#endif
 			count = cb_key_keep_right(merge->kd, entries, count, upto);
 		memmove(merge->entries + n, entries, count * sizeof(CbSortEntry));
 		n += count;
@@ -324,10 +322,6 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
 		memcpy(merge->entries + merge->n, entries, n * sizeof(CbSortEntry));
 	merge->n += n;
 	CB_TEST_POINT("merge-read");
-#ifdef CB_MUTATE_I1_RETIRE_RUN
-	if (state->nruns > 0)
-		cb_range_retire(kd->rel, state);
-#endif
 	if (state->nruns > 0)
 		cb_key_sort(kd, merge->entries, merge->n);
 	done = cb_tree_apply(kd, merge->entries, merge->n, stats);
@@ -337,10 +331,8 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
 		n = cb_range_count_left(kd, entries, n, merge->entries[done].itup);
 		cb_range_note_place(merge, done, place);
 	}
-#ifndef CB_MUTATE_I1_RETIRE_RUN
 	else if (state->nruns > 0)
 		cb_range_retire(kd->rel, state);
-#endif
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	return n;
@@ -375,12 +367,6 @@ cb_redo_retire(XLogReaderState *record)
 static bool
 cb_range_is_past(Relation heap, FullTransactionId safexid)
 {
-#ifdef CB_MUTATE_A11_RUNHORIZON
-	return true;
-#endif
-#ifdef CB_MUTATE_A11_RUNTABLE
-	heap = NULL;
-#endif
 	return GlobalVisCheckRemovableFullXid(heap, safexid);
 }
 
@@ -497,11 +483,7 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 	}
 
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
-#ifdef CB_MUTATE_A5_RANGEPLACE
-	(void) cb_range_find_run(rel, BufferGetPage(range), item.root);
-#else
 	off = cb_range_find_run(rel, BufferGetPage(range), item.root);
-#endif
 	cb_run_free(rel, range, off, bufs);
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)

@@ -52,9 +52,7 @@ cb_range_seen_is_same(const CbRangeSeen *seen, Relation rel, Snapshot snapshot)
 	Buffer		buf = cb_rel_read_buffer(rel, seen->blkno);
 	XLogRecPtr	lsn = BufferGetLSNAtomic(buf);
 
-#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	TestForOldSnapshot(snapshot, rel, BufferGetPage(buf));
-#endif
 	ReleaseBuffer(buf);
 	return lsn == seen->lsn;
 }
@@ -64,9 +62,6 @@ static bool
 cb_range_seen_is_current(CbRangeSeen *seen, Relation rel,
 						 const CbRangeMoment *now, Snapshot snapshot)
 {
-#ifdef CB_MUTATE_I2_RANGESEEN
-	return true;
-#endif
 	if (seen->spills == now->spills && !OldSnapshotThresholdActive())
 		return true;
 	if (!cb_range_seen_is_same(seen, rel, snapshot))
@@ -112,9 +107,6 @@ cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
 
 	*low = cb_range_seen_copy(seen->low);
 	*high = cb_range_seen_copy(seen->high);
-#ifdef CB_MUTATE_I2_RANGECOPY
-	return cb_range_covers(kd, cut, dir, *low, *high);
-#endif
 	return cb_range_covers(kd, cut, dir, *low, *high) && seen->serial == serial;
 }
 

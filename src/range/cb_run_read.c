@@ -40,15 +40,8 @@ cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page)
 	Buffer		range;
 	bool		lost;
 
-#ifdef CB_MUTATE_A11_RUNLOST
-	return false;
-#endif
 	if (PageGetLSN(page) <= watch->lsn)
 		return false;
-#ifdef CB_MUTATE_A11_RUNCOPIED
-	watch->lost = true;
-	return true;
-#endif
 	range = ReadBuffer(rel, watch->range);
 	LockBuffer(range, BUFFER_LOCK_SHARE);
 	lost = PageGetLSN(BufferGetPage(range)) != watch->lsn;

@@ -260,9 +260,6 @@ cb_run_install(CbRunWriter *writer, Buffer range)
 static bool
 cb_run_may_install(CbRunWriter *writer, Page range)
 {
-#ifdef CB_MUTATE_A5_RANGEFIT
-	return cb_range_page_has_room(range);
-#endif
 	return cb_range_page_has_room(range) &&
 		(CbPageIsRightmost(range) ||
 		 cb_key_compare(writer->kd, writer->items[writer->n - 1],

@@ -51,18 +51,11 @@ cb_rel_page_is_free(Page page, CbPos tail)
 {
 	if (PageIsNew(page))
 		return true;
-#ifdef CB_MUTATE_A13_FREECHECK
-	return true;
-#endif
 	if (CbPageIsJournal(page))
 		return CbJournalGetHeader(page)->seq < CbPosSeq(tail);
 	if (CbPageGetOpaque(page)->flags & CBP_DELETED)
-#ifdef CB_MUTATE_A11_HORIZON
-		return true;
-#else
 		return GlobalVisCheckRemovableFullXid(NULL,
 											  CbPageGetDeleted(page)->safexid);
-#endif
 	return false;
 }
 
@@ -73,9 +66,6 @@ cb_alloc_log_reuse(Relation rel, Buffer buf)
 	Page		page = BufferGetPage(buf);
 	xl_cb_reuse_page xlrec;
 
-#ifdef CB_MUTATE_A11_CONFLICT
-	return;
-#endif
 	if (PageIsNew(page) || !CbPageIsGone(page) ||
 		!FullTransactionIdIsValid(CbPageGetDeleted(page)->safexid) ||
 		!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())

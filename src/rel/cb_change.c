@@ -59,9 +59,6 @@ cb_rel_mark_dirty(Buffer buf)
 	BlockNumber block;
 
 	MarkBufferDirty(buf);
-#ifdef CB_MUTATE_I2_HOTMARK
-	return;
-#endif
 	if (cb_change_counts.counts == NULL || BufferIsLocal(buf))
 		return;
 	BufferGetTag(buf, &node, &fork, &block);

@@ -325,9 +325,6 @@ cb_key_minus_infinity(BlockNumber child)
 void
 cb_key_check_size(Relation rel, IndexTuple itup)
 {
-#ifdef CB_MUTATE_C8_SIZE
-	return;
-#endif
 	if (MAXALIGN(IndexTupleSize(itup)) > CB_MAX_ITEM_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

@@ -41,10 +41,6 @@ cb_key_prepare_hash(CbKeyDesc *kd)
 		default:
 			kd->hash = cb_key_prepare_exact(kd) ? CB_HASH_ABBREV : CB_HASH_NONE;
 	}
-#ifdef CB_MUTATE_A10_HASH
-	if (kd->hash == CB_HASH_NONE && TupleDescAttr(kd->tupdesc, 0)->attlen == -1)
-		kd->hash = CB_HASH_BYTES;
-#endif
 	return kd->hash;
 }
 
@@ -128,10 +124,6 @@ cb_key_widen_integer(Oid order_proc, Oid type, Datum *value)
 	switch (order_proc == F_BTINT8CMP ? type : InvalidOid)
 	{
 		case INT4OID:
-#ifdef CB_MUTATE_A10_WIDEN
-			*value = UInt32GetDatum(DatumGetUInt32(*value));
-			return true;
-#endif
 			*value = Int64GetDatum(DatumGetInt32(*value));
 			return true;
 		case INT2OID:

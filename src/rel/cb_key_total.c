@@ -158,14 +158,12 @@ cb_total_type(Oid type)
 int
 cb_key_find_partial(Relation index)
 {
-#ifndef CB_MUTATE_C12_TOTAL
 	for (int i = 1; i <= IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
 		if (!cb_total_compare(TupleDescAttr(RelationGetDescr(index), i - 1)->atttypid,
 							  index_getprocid(index, i, CB_ORDER_PROC)))
 			return i;
 	}
-#endif
 	return 0;
 }
 
@@ -190,9 +188,6 @@ cb_total_watch(void)
 {
 	static bool watching = false;
 
-#ifdef CB_MUTATE_C12_ANEW
-	return;
-#endif
 	if (watching)
 		return;
 	CacheRegisterRelcacheCallback(cb_total_note_relation, (Datum) 0);

@@ -53,10 +53,8 @@ cb_rel_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	CbRelCache *cache;
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
-#endif
 	*meta = *cb_page_check_meta(rel, page);
 	UnlockReleaseBuffer(buf);
 

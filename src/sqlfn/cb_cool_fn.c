@@ -115,7 +115,6 @@ cb_cool_fn_get_bounds(FunctionCallInfo fcinfo, Relation rel,
 Datum
 cache_batch_cool(PG_FUNCTION_ARGS)
 {
-	LOCKMODE	table_lockmode = ShareUpdateExclusiveLock;
 	Relation	heap;
 	Relation	rel;
 	CbCoolBounds bounds;
@@ -127,11 +126,8 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 	cb_sqlfn_check_primary("cache_batch_cool");
 
 	/* the table's lock keeps VACUUM away, while leaves leave the tree */
-#ifdef CB_MUTATE_A11_COOL
-	table_lockmode = AccessShareLock;
-#endif
 	rel = cb_sqlfn_open_own_with_table(PG_GETARG_OID(0), RowExclusiveLock,
-									   table_lockmode, &heap);
+									   ShareUpdateExclusiveLock, &heap);
 	cb_cool_fn_get_bounds(fcinfo, rel, &bounds);
 	range->lo = bounds.lo;
 	range->at = bounds.hi;

@@ -215,9 +215,6 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 		if (batch->n > 0 && batch->len + size > limit)
 			break;
 		low = cb_apply_find_place(kd, page, low, itup, &found);
-#ifdef CB_MUTATE_I5_IDEMPOTENT
-		found = false;
-#endif
 		if (found || (batch->n > 0 &&
 					  ItemPointerEquals(&batch->tuples[batch->n - 1]->t_tid,
 										&itup->t_tid) &&
@@ -298,10 +295,8 @@ cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
 {
 	Size		need = batch->len + batch->n * sizeof(ItemIdData);
 
-#ifndef CB_MUTATE_C12_BASE
 	if (CbPageIsPacked(page) && !cb_key_is_trusted(rel))
 		return false;
-#endif
 #ifdef CB_TESTPOINTS
 	if (cb_test_tail >= 0 && cb_packs_leaves(rel) && batch->n +
 		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) > cb_test_tail)
@@ -465,9 +460,7 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		Buffer		buf;
 		bool		moved;
 
-#ifndef CB_MUTATE_I9_TRUST
 		cb_key_prepare_trust(kd->rel);
-#endif
 		buf = cb_apply_next_leaf(kd, &cut, entries[n - 1].itup, descent);
 		if (!BufferIsValid(buf))
 		{

@@ -135,10 +135,8 @@ void
 cb_churn_begin(CbKeyDesc *kd, bool churn)
 {
 	/* VACUUM passes over an index that is being dropped */
-#ifndef CB_MUTATE_U6_DROPPED
 	if (!kd->rel->rd_index->indisready || !kd->rel->rd_index->indislive)
 		return;
-#endif
 	kd->heap = cb_tree_open_table(kd->rel);
 	kd->churn = churn;
 }
@@ -351,10 +349,6 @@ cb_churn_op_ask(CbChurnOp *op, CbChurn *churn)
 {
 	TransactionId horizon = table_index_delete_tuples(churn->kd->heap, &op->op);
 
-#ifdef CB_MUTATE_U6_ASK
-	for (int i = 0; i < op->op.ndeltids; i++)
-		op->op.status[i].knowndeletable |= op->op.status[i].promising;
-#endif
 	if (TransactionIdIsValid(horizon) &&
 		(!TransactionIdIsValid(churn->horizon) ||
 		 TransactionIdFollows(horizon, churn->horizon)))
@@ -517,9 +511,6 @@ cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
 	START_CRIT_SECTION();
 	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
 				   dead->noffsets);
-#ifdef CB_MUTATE_A11_CHURN
-	CbPageGetOpaque(page)->cycleid = 0;
-#endif
 	cb_rel_mark_dirty(buf);
 	if (RelationNeedsWAL(rel))
 	{
@@ -527,9 +518,6 @@ cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
 		XLogRecPtr	lsn;
 
 		xlrec.horizon = XLogStandbyInfoActive() ? horizon : InvalidTransactionId;
-#ifdef CB_MUTATE_U6_HORIZON
-		xlrec.horizon = InvalidTransactionId;
-#endif
 		xlrec.nitems = dead->noffsets;
 		xlrec.nordinals = dead->nordinals;
 		XLogBeginInsert();

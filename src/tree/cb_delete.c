@@ -178,10 +178,6 @@ cb_delete_set_dead(CbDeleteState *state)
 		state->first_dead = ItemPointerGetBlockNumber(&items[0]);
 		state->last_dead = ItemPointerGetBlockNumber(&items[state->dead->num_items - 1]);
 	}
-#ifdef CB_MUTATE_I4_SKIPCALLER
-	else
-		state->first_dead = InvalidBlockNumber;
-#endif
 }
 
 /* Can a TID in these blocks of the table be dead? */
@@ -196,9 +192,6 @@ cb_delete_may_be_dead(const CbDeleteState *state, BlockNumber low,
 		return false;
 	if (state->dead == NULL)
 		return true;
-#ifdef CB_MUTATE_I4_SKIP
-	high = low;
-#endif
 
 	/* the first one that is not below them: there is one */
 	end = state->dead->num_items - 1;
@@ -242,9 +235,6 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 		if (n > 0 && !cb_delete_may_be_dead(state, low, high))
 			continue;
 		skipped = false;
-#ifdef CB_MUTATE_U15_VACUUM
-		break;
-#endif
 		if (n == 0 || cb_leaf_read_tids(leaf, i, tids) != n)
 			cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 		for (int k = 0; k < n; k++)
@@ -300,9 +290,6 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 	if (state->cycleid != 0 && opaque->cycleid == state->cycleid &&
 		opaque->next != InvalidBlockNumber && opaque->next < state->scan_blkno)
 		back_to = opaque->next;
-#ifdef CB_MUTATE_A11_BACKTRACK
-	back_to = InvalidBlockNumber;
-#endif
 
 	CB_TEST_POINT("vacuum-leaf");
 	if (ndead > 0)
@@ -382,11 +369,7 @@ cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
 	if (!mapped && !PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page))
 	{
 		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-#ifdef CB_MUTATE_I8_CLEANUP_LOCK
-		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
-#else
 		LockBufferForCleanup(buf);
-#endif
 		/* a leaf stays a leaf, whatever others did in between */
 		back_to = cb_delete_from_leaf(state, buf);
 		empty = cb_tree_leaf_is_empty(page);

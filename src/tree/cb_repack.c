@@ -72,10 +72,8 @@ cb_repack_advance(CbRepackMerge *m, IndexTuple itup)
 		else
 			high = mid;
 	}
-#ifndef CB_MUTATE_U15_REPACK
 	if (low < m->nbase)
 		found = cb_key_compare(m->kd, m->base[low], itup) == 0;
-#endif
 	memcpy(m->items + m->n, m->base + m->next_base,
 		   (low - m->next_base) * sizeof(IndexTuple));
 	m->n += low - m->next_base;

@@ -70,10 +70,8 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 						  "It is not a tree page of level %d.", level);
 	if (level > 0 && !CbPageIsGone(page))
 		cb_page_check_downlinks(rel, BufferGetBlockNumber(buf), page);
-#ifndef CB_MUTATE_A16_OLDSNAPSHOT
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
-#endif
 	return page;
 }
 
@@ -214,10 +212,8 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		buf = cb_rel_read_buffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
 	}
-#ifndef CB_MUTATE_I9_ROOTCOPY
 	if (descent && moves > CB_ROOT_MOVES)
 		descent->root_level = 0;
-#endif
 	return buf;
 }
 
@@ -458,9 +454,6 @@ cb_search_forget_below(Relation rel, int target_level)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
 
-#ifdef CB_MUTATE_I9_OLDROOT
-	return;
-#endif
 	if (cache->root_level < target_level)
 		cache->root = InvalidBlockNumber;
 }

@@ -297,9 +297,6 @@ cb_share_apply(const CbShare *share)
 	bool		wal = RelationNeedsWAL(share->kd->rel);
 	BTCycleId	cycleid = _bt_vacuum_cycleid(share->kd->rel);
 
-#ifdef CB_MUTATE_A11_SHARE
-	cycleid = 0;
-#endif
 	for (int i = 0; i < share->nparts; i++)
 		cb_share_link(share, i, cycleid);
 	if (wal)
@@ -518,15 +515,8 @@ cb_redo_share(XLogReaderState *record)
 	for (int i = xlrec->nleaves; i > 0; i--)
 	{
 		bufs[i] = cb_redo_image(record, i);
-#ifdef CB_MUTATE_I11_SHARE
-		LockBuffer(bufs[i], BUFFER_LOCK_UNLOCK);
-#endif
 		CB_TEST_POINT("redo-share");
 	}
-#ifdef CB_MUTATE_I11_SHARE
-	for (int i = xlrec->nleaves; i > 0; i--)
-		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
-#endif
 	for (int i = xlrec->nleaves; i > 0; i--)
 		UnlockReleaseBuffer(bufs[i]);
 	page = cb_redo_begin(record, 0, &buf);

@@ -267,10 +267,8 @@ cb_split_plan_full(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 {
 	int			first = 0;
 
-#ifndef CB_MUTATE_C12_FULLPART
 	if (!cb_packs_leaves(kd->rel))
 		return false;
-#endif
 	plan->packed = true;
 	for (plan->nparts = 0; first < nitems; plan->nparts++)
 	{
@@ -689,11 +687,7 @@ cb_split_log(Buffer *bufs, int nparts, int level, Buffer *child_bufs,
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfCbSplit);
 	for (int i = 0; i < nparts; i++)
-#ifdef CB_MUTATE_U12_IMAGE
-		XLogRegisterBuffer(i, bufs[i], REGBUF_STANDARD);
-#else
 		XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
-#endif
 	for (int i = 0; i < nchildren; i++)
 		XLogRegisterBuffer(nparts + i, child_bufs[i], REGBUF_STANDARD);
 	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPLIT);
@@ -710,10 +704,8 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 {
 	int			level = CbPageGetOpaque(BufferGetPage(bufs[0]))->level;
 
-#ifndef CB_MUTATE_C4_RECORDSPACE
 	if (RelationNeedsWAL(rel))
 		XLogEnsureRecordSpace(nparts + nchildren, 0);
-#endif
 
 	CB_TEST_POINT("split-before");
 	START_CRIT_SECTION();
@@ -795,9 +787,6 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 	for (int i = 1; i < plan.nparts; i++)
 		bufs[i] = cb_rel_alloc_page(kd->rel);
 	cycleid = _bt_vacuum_cycleid(kd->rel);
-#ifdef CB_MUTATE_A11_CYCLEID
-	cycleid = 0;
-#endif
 	cb_split_build_all(&plan, items, bufs, images, cycleid);
 	cb_split_carry_out(kd, &plan, bufs, images, child_bufs, nchildren);
 	pfree(images);
@@ -923,9 +912,6 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 	CbLeaf		leaf;
 	int			n;
 
-#ifdef CB_MUTATE_C4_ASIS
-	return false;
-#endif
 	Assert(!CbPageHasIncompleteSplit(page));
 	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
 		cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
@@ -933,9 +919,6 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 	for (; n > 0 && plan.hikey[0] == NULL; n /= 2)
 	{
 		plan.hikey[0] = cb_split_make_halves(kd, buf, &leaf, n, left, right);
-#ifdef CB_MUTATE_C4_ASISROOM
-		break;
-#endif
 	}
 	if (plan.hikey[0] == NULL)
 		return false;

@@ -220,9 +220,6 @@ cb_unlink_is_level(Page page, int level)
 static bool
 cb_unlink_check_left(const CbUnlinkPlan *plan, Buffer left, int level)
 {
-#ifdef CB_MUTATE_A11_SIBLING
-	return true;
-#endif
 	return cb_unlink_is_level(BufferGetPage(left), level) &&
 		CbPageGetOpaque(BufferGetPage(left))->next == plan->page[level];
 }
@@ -265,9 +262,6 @@ cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
 static bool
 cb_unlink_is_marked(Relation rel, Page page)
 {
-#ifdef CB_MUTATE_A11_MARKED
-	return false;
-#endif
 	return CbPageGetOpaque(page)->cycleid != 0 &&
 		CbPageGetOpaque(page)->cycleid == _bt_vacuum_cycleid(rel);
 }
@@ -285,16 +279,8 @@ cb_unlink_check_page(Relation rel, const CbUnlinkPages *pages, int level)
 	if (level == 0 && cb_unlink_is_marked(rel, page))
 		return false;
 	if (level == 0)
-#if defined(CB_MUTATE_A11_RECHECK)
-		return true;
-#elif defined(CB_MUTATE_I8_MERGEPIN)
-		return BufferIsValid(pages->right) ||
-			(cb_tree_leaf_is_empty(page) &&
-			 IsBufferCleanupOK(pages->page[level]));
-#else
 		return (BufferIsValid(pages->right) || cb_tree_leaf_is_empty(page)) &&
 			IsBufferCleanupOK(pages->page[level]);
-#endif
 	return PageGetMaxOffsetNumber(page) == first &&
 		BTreeTupleGetDownLink(CbPageGetTuple(page, first)) ==
 		BufferGetBlockNumber(pages->page[level - 1]);

@@ -20,7 +20,7 @@ CB_PGMAJOR=15
 CB_PACKAGES_BUILD="build-essential postgresql-$CB_PGMAJOR
 	postgresql-server-dev-$CB_PGMAJOR libpq-dev liburcu-dev pkg-config
 	python3 util-linux passwd"
-CB_PACKAGES_TEST="$CB_PACKAGES_BUILD binutils bison flex libicu-dev
+CB_PACKAGES_TEST="$CB_PACKAGES_BUILD binutils bison flex libicu-dev patch
 	libreadline-dev zlib1g-dev dpkg-dev ca-certificates xz-utils bzip2
 	python3-psycopg2 postgresql-$CB_PGMAJOR-pgtap libipc-run-perl
 	libtap-parser-sourcehandler-pgtap-perl"
