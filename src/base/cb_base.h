@@ -140,6 +140,7 @@ extern void cb_stat_reset(void);	/* of this database */
 extern bool cb_test_buckets;	/* setting of tests: may this backend attach? */
 extern int	cb_test_tail;		/* the same: plain entries a leaf, at most */
 extern int	cb_test_max_buckets;	/* the same: of an index, at most */
+extern int	cb_test_share;		/* the same: to begin with; 0: a fair share */
 extern bool cb_test_join;		/* the same: join buckets that are flushed? */
 extern int	cb_test_run_min;	/* the same: entries of a run, at least */
 extern bool cb_test_spill;		/* the same: do flushes on request spill? */

@@ -69,6 +69,7 @@ typedef struct CbTestPoints
 bool		cb_test_buckets = true;
 int			cb_test_tail = -1;
 int			cb_test_max_buckets = 0;
+int			cb_test_share = 0;
 bool		cb_test_join = false;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
@@ -227,6 +228,12 @@ cb_testpoint_define_guc(void)
 							"0: as without it.",
 							&cb_test_max_buckets,
 							0, 0, 512,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_share",
+							"Buckets that an index gets at most when this session gives it some.",
+							"0: a fair share of the pool.",
+							&cb_test_share,
+							0, 0, 256,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("cache_batch.test_join",
 							 "Whether this session's flushes join nearly empty buckets as if the pool were short.",

@@ -690,6 +690,10 @@ cb_attach_count_buckets(void)
 	int			attached = 1;
 	int			share;
 
+#ifdef CB_TESTPOINTS
+	if (cb_test_share > 0)
+		return cb_test_share;
+#endif
 	for (uint32 i = 0; i < cb_pool->ndescs; i++)
 		attached += cb_pool_descs[i].state == CB_DESC_ATTACHED;
 	share = cb_pool->nchunks / ((CB_BUCKET_FULL_CHUNKS / 2 + 1) * attached);
