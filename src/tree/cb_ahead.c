@@ -88,7 +88,7 @@ cb_ahead_add_children(const CbKeyDesc *kd, CbAhead *ahead, Page page,
  * Holds one share lock at a time, and none on entry and exit; the leaves
  * themselves are not touched.  Comparison functions run.  Allocates a tuple or
  * two in the current memory context, which are left there.  The caller has a
- * snapshot or a transaction id.
+ * snapshot or a transaction id.  Serves standbys as well.
  */
 void
 cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead)

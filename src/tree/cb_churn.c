@@ -178,6 +178,10 @@ cb_churn_slot(IndexTuple itup)
 		CB_CHURN_SLOTS;
 }
 
+/*
+ * Lists an entry; size: bytes that the page has more without it, about.  Only
+ * its TID and a hash of its values are kept, so itup may go.
+ */
 static void
 cb_churn_add(CbChurn *churn, CbChurnOrigin origin, uint16 number,
 			 IndexTuple itup, Size size, bool killed)

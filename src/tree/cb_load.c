@@ -274,6 +274,10 @@ cb_load_begin_level(CbLoader *loader, int level, Size fill)
 	cb_load_begin_page(loader);
 }
 
+/*
+ * Adds an item to the current level, copied to its page; finishes the page
+ * before if it is full, and writes it.
+ */
 static void
 cb_load_add_to_level(CbLoader *loader, IndexTuple itup)
 {

@@ -320,7 +320,7 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
  *
  * snapshot: pages are tested for being too new for it (A16); NULL: they are
  * not.  Comparison functions run under the pages' locks.  A page that is no
- * page of the tree is an error.
+ * page of the tree is an error.  Changes no page, so it serves standbys as well.
  */
 Buffer
 cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -373,7 +373,7 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
  * page lock, and looks whether what it wants has moved right.
  *
  * snapshot as for cb_tree_descend_to().  No comparison function runs.  An error
- * if the block is no leaf.
+ * if the block is no leaf.  Serves standbys as well.
  */
 Buffer
 cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
@@ -442,7 +442,7 @@ cb_search_find_children(const CbKeyDesc *kd, const CbCut *cut, ScanKey key,
  * anything pinned on exit: a hint's buffer is where the page was.
  *
  * The caller has a snapshot or a transaction id, until the hints are used.
- * Comparison functions run, under the pages' locks.
+ * Comparison functions run, under the pages' locks.  Serves standbys as well.
  */
 void
 cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,

@@ -495,7 +495,8 @@ cb_split_build_root(Page page, int level, CbMissing *missing)
  * The page missing->bufs[0] is the root and was split: puts a new root above
  * it, with as many of the downlinks as fit.  Returns how many; their pages are
  * released, the others still locked.  The metapage is locked last (I9), when
- * the new root's page, which may need the map or a larger file, has been taken.
+ * the new root's page, which may need the map or a larger file, has been
+ * taken.  An error (disk full) leaves the downlinks missing.
  */
 static int
 cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
