@@ -43,8 +43,13 @@
 #define CB_ALLOC_TRIES	4
 
 /*
- * May the page be used for something else?  The caller has it locked; tail is
- * a journal tail that was read at any time before (it only grows).
+ * May the page be used for something else?  The caller has it locked; tail is a
+ * journal tail that was read at any time before (it only grows), or 0, and then
+ * no page of the journal is free.  A page that is found free stays so until
+ * somebody takes it.
+ *
+ * May bring this backend's horizon up to date, which takes ProcArrayLock; no
+ * other lock is taken, and no error raised.
  */
 bool
 cb_rel_page_is_free(Page page, CbPos tail)
@@ -59,7 +64,11 @@ cb_rel_page_is_free(Page page, CbPos tail)
 	return false;
 }
 
-/* A page that is free, and locked, is taken: tell standbys. */
+/*
+ * A page that is free, and locked, is taken: tells standbys, whose queries may
+ * still hold a link to it.  Before the page is changed, and not in a critical
+ * section.
+ */
 static void
 cb_alloc_log_reuse(Relation rel, Buffer buf)
 {
@@ -78,7 +87,10 @@ cb_alloc_log_reuse(Relation rel, Buffer buf)
 	(void) XLogInsert(CB_RMGR_ID, XLOG_CB_REUSE_PAGE);
 }
 
-/* Redo of XLOG_CB_REUSE_PAGE. */
+/*
+ * Redo of XLOG_CB_REUSE_PAGE: ends the queries of a standby that may hold a
+ * link to the page.  No page is touched.
+ */
 void
 cb_redo_reuse_page(XLogReaderState *record)
 {
@@ -90,7 +102,8 @@ cb_redo_reuse_page(XLogReaderState *record)
 
 /*
  * A free page that the map names, exclusively locked, or InvalidBuffer.  Pages
- * that somebody may still hold a link to are put back.
+ * that somebody may still hold a link to are put back.  Of the index's own
+ * pages it waits for the metapage's lock alone.
  */
 static Buffer
 cb_alloc_from_map(Relation rel)
@@ -137,9 +150,13 @@ cb_alloc_from_map(Relation rel)
 }
 
 /*
- * A page for the caller to initialise: pinned, exclusively locked, and safe
- * to overwrite in full.  The caller must not hold the metapage's lock.  May
- * raise an error (disk full); nothing is changed then.
+ * A page for the caller to initialise: pinned, exclusively locked, and safe to
+ * overwrite in full.  The caller must not hold the metapage's lock, nor be in a
+ * critical section; it may hold locks on other pages of the index, which are
+ * not waited for here.
+ *
+ * May raise an error (disk full); nothing is changed then.  If the page is not
+ * needed it goes back by cb_rel_return_page(); after an error VACUUM finds it.
  */
 Buffer
 cb_rel_alloc_page(Relation rel)
@@ -165,7 +182,11 @@ cb_rel_alloc_page(Relation rel)
 	}
 }
 
-/* Give back a page from cb_rel_alloc_page() that was not needed. */
+/*
+ * Gives back a page from cb_rel_alloc_page() that was not needed, and has not
+ * been changed: unlocks and unpins it, and puts it into the map, in which
+ * others will find it sooner or later.
+ */
 void
 cb_rel_return_page(Relation rel, Buffer buf)
 {
@@ -189,6 +210,10 @@ cb_alloc_compare_blocks(const void *a, const void *b)
  * only the parts that have these pages are brought up to date: one of its pages
  * is for SlotsPerFSMPage of ours, and to read them all could take as long as an
  * index is large.
+ *
+ * The pages themselves are not looked at, and need not be free yet: whoever
+ * takes one looks.  No page of the index is locked by the caller, who is in no
+ * critical section; not logged.
  */
 void
 cb_rel_free_pages(Relation rel, BlockNumber *pages, int n)
@@ -213,8 +238,11 @@ cb_rel_free_pages(Relation rel, BlockNumber *pages, int n)
  * A number for the time since the server last began to redo WAL, other than 0:
  * after a crash its cumulative statistics begin anew, and so does the timeline
  * where an archive was restored or a standby promoted.  (The statistics can be
- * reset, too: then VACUUM looks for free pages in vain.)  They are read in place,
- * as the transaction would keep a copy and show that in pg_stat_wal.
+ * reset, too: then VACUUM looks for free pages in vain.)  They are read in
+ * place, as the transaction would keep a copy and show that in pg_stat_wal.
+ *
+ * Takes the lock of these statistics for a moment; for a server that is not in
+ * recovery.
  */
 uint32
 cb_rel_incarnation(void)
@@ -231,7 +259,10 @@ cb_rel_incarnation(void)
 	return hash == 0 ? 1 : hash;
 }
 
-/* Has the map all free pages, as far as is known? */
+/*
+ * Has the map all free pages, as far as is known?  Reads the metapage, under
+ * its share lock.
+ */
 bool
 cb_rel_map_is_complete(Relation rel)
 {
@@ -241,7 +272,11 @@ cb_rel_map_is_complete(Relation rel)
 	return meta.map_incarnation == cb_rel_incarnation();
 }
 
-/* Notes whether it has.  Not logged: after a crash it is not true any more. */
+/*
+ * Notes whether it has.  Not logged: after a crash it is not true any more.
+ * Takes the metapage's lock, exclusively; the caller has no page locked.  An
+ * error if the metapage is damaged.
+ */
 void
 cb_rel_note_map(Relation rel, bool complete)
 {

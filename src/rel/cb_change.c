@@ -21,13 +21,17 @@ cb_change_shmem_size(uint32 ncounts)
 	return mul_size(ncounts, sizeof(cb_atomic64));
 }
 
+/* Asks for the shared memory of that many counts, when the server starts. */
 void
 cb_change_shmem_request(uint32 ncounts)
 {
 	RequestAddinShmemSpace(cb_change_shmem_size(ncounts));
 }
 
-/* The caller holds AddinShmemInitLock. */
+/*
+ * Finds or makes the counts in shared memory, as many as were asked for.  The
+ * caller holds AddinShmemInitLock.
+ */
 void
 cb_change_shmem_startup(uint32 ncounts)
 {
@@ -48,8 +52,9 @@ cb_change_file(RelFileNode node)
 }
 
 /*
- * MarkBufferDirty() for pages of the tree, which are locked exclusively; redo has
- * the plain one.  Counts the change, if anybody may ask for it.
+ * MarkBufferDirty() for pages of the tree, which are locked exclusively; redo
+ * has the plain one.  Counts the change, if anybody may ask for it.  To be
+ * called in the critical section that changes the page.
  */
 void
 cb_rel_mark_dirty(Buffer buf)
@@ -66,8 +71,13 @@ cb_rel_mark_dirty(Buffer buf)
 }
 
 /*
- * A page's count of changes, which only grows; pages share counts.  There are
- * counts: cb_change_shmem_startup() was called.
+ * A page's count of changes, which only grows; pages share counts, so another
+ * page's change may show in it.  There are counts: cb_change_shmem_startup()
+ * was called.
+ *
+ * No lock is needed: who compares it with an earlier count, taken while the
+ * page was locked, and finds it the same, knows that the page has not changed
+ * since.
  */
 uint64
 cb_rel_changes(Relation rel, BlockNumber block)

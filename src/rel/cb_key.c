@@ -32,8 +32,12 @@ cb_key_is_number(const CbKeyDesc *kd)
 }
 
 /*
- * Fill in the key description of an index, for as long as the relation is
- * open; what it allocates goes to the current memory context.
+ * Fills in the key description of an index, for as long as the relation is
+ * open; what it allocates goes to the current memory context, which has to live
+ * as long.  Abbreviations and hashes are not prepared.
+ *
+ * The operator class's support functions run, which may raise errors; no page
+ * is locked.
  */
 void
 cb_key_init(CbKeyDesc *kd, Relation rel)
@@ -96,8 +100,13 @@ cb_key_compare_tids(IndexTuple a, IndexTuple b)
 }
 
 /*
- * Three-way comparison in (key, TID) order; truncated attributes of a
- * separator are minus infinity.
+ * Three-way comparison in (key, TID) order; truncated attributes of a separator
+ * are minus infinity.  Either may be an entry or a separator.
+ *
+ * Comparison functions run: they may raise any error, run SQL, and even release
+ * locks (cb_tree_check_still_locked).  So not in a critical section, nor with
+ * anything held that an error would not release.  What they allocate may be
+ * left in the current memory context.
  */
 int
 cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
@@ -124,9 +133,10 @@ cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
 }
 
 /*
- * Raises the error now of an entry that cannot be compared even with itself, such
- * as a row with a json in it.  Sorting need not compare each value of each column,
- * but a scan that goes on behind an entry looks for its place.
+ * Raises the error now of an entry that cannot be compared even with itself,
+ * such as a row with a json in it.  Sorting need not compare each value of each
+ * column, but a scan that goes on behind an entry looks for its place.  NULLs
+ * are not compared.
  */
 void
 cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
@@ -147,7 +157,10 @@ cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
 	}
 }
 
-/* Compare one column of a tuple with a scan key: <0 tuple first. */
+/*
+ * Compares one column of a tuple with a scan key: <0 tuple first.  A comparison
+ * function runs, if neither is NULL.
+ */
 static int
 cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
 {
@@ -208,7 +221,12 @@ cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
 	return 1;
 }
 
-/* cb_key_compare_cut(), where a number alone does not tell. */
+/*
+ * cb_key_compare_cut(), where a number alone does not tell: <0 the tuple lies
+ * left of the cut, >0 right of it, 0 for a separator that is the same
+ * boundary.  Comparison functions run, as in cb_key_compare(); of a cut at an
+ * end none.
+ */
 int
 cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
 						 IndexTuple itup)
@@ -235,7 +253,11 @@ cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
 	return BTreeTupleIsPivot(itup) ? 0 : 1;
 }
 
-/* Set up a sort entry for itup; its journal position is set to none. */
+/*
+ * Sets up a sort entry for itup, which stays the caller's and has to stay where
+ * it is; its journal position is set to none.  Nothing is compared or
+ * allocated.
+ */
 void
 cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry, IndexTuple itup)
 {
@@ -266,8 +288,12 @@ cb_key_count_needed(const CbKeyDesc *kd, IndexTuple lastleft,
 
 /*
  * The shortest separator s with lastleft < s <= firstright, palloc'd: suffix
- * truncation.  Both are entries.  Where all key columns are equal, s gets
+ * truncation (Bayer and Unterauer, Prefix B-Trees, 1977), by whole columns as
+ * in nbtree.  Both are entries.  Where all key columns are equal, s gets
  * firstright's TID.
+ *
+ * So it is longer than firstright by the TID's MAXALIGNed size at most.
+ * Comparison functions run.
  */
 IndexTuple
 cb_key_make_separator(const CbKeyDesc *kd, IndexTuple lastleft,
@@ -298,7 +324,10 @@ cb_key_make_separator(const CbKeyDesc *kd, IndexTuple lastleft,
 	return pivot;
 }
 
-/* A palloc'd copy of a separator that leads to the child. */
+/*
+ * A palloc'd copy of a separator that leads to the child.  Only lack of memory
+ * is an error, here and in cb_key_minus_infinity().
+ */
 IndexTuple
 cb_key_make_downlink(IndexTuple separator, BlockNumber child)
 {
@@ -321,7 +350,10 @@ cb_key_minus_infinity(BlockNumber child)
 	return downlink;
 }
 
-/* Refuses an entry over btree's size limit. */
+/*
+ * Refuses an entry over btree's size limit, by an error, so that any page takes
+ * three entries or separators.
+ */
 void
 cb_key_check_size(Relation rel, IndexTuple itup)
 {
@@ -339,8 +371,9 @@ cb_key_check_size(Relation rel, IndexTuple itup)
 }
 
 /*
- * Form the entry of a heap tuple, palloc'd.  One that is too large is refused
- * here, before anything is staged (C8).
+ * Forms the entry of a heap tuple, palloc'd; long values are compressed as in
+ * other indexes.  One that is too large is refused here, by an error, before
+ * anything is staged (C8).  No comparison function runs.
  */
 IndexTuple
 cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
@@ -352,7 +385,11 @@ cb_key_form_entry(Relation rel, Datum *values, bool *isnull, ItemPointer tid)
 	return itup;
 }
 
-/* Bytes of the values of an entry without nulls, if always the same; else 0. */
+/*
+ * Bytes of the values of an entry without nulls, if always the same; else 0.
+ * Also 0 if an entry of that length would be over the size limit, so that
+ * cb_key_form_fixed() need not refuse any.
+ */
 Size
 cb_key_fixed_len(Relation rel)
 {
@@ -371,8 +408,9 @@ cb_key_fixed_len(Relation rel)
 }
 
 /*
- * Forms an entry of that length, with no null, in place, as index_form_tuple()
- * does elsewhere.  The memory is MAXALIGNed.
+ * Forms an entry without NULLs, whose length is cb_key_fixed_len()'s, in place,
+ * as index_form_tuple() does elsewhere.  The memory is MAXALIGNed and has
+ * CbFixedEntrySize(len) bytes.  Allocates nothing and raises no error.
  */
 void
 cb_key_form_fixed(Relation rel, Datum *values, bool *isnull, ItemPointer tid,

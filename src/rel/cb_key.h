@@ -189,6 +189,8 @@ extern CbHashKind cb_key_prepare_hash(CbKeyDesc *kd);
 extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);
 extern bool cb_key_convert_integer(Oid equality, Datum *value);
 extern bool cb_key_widen_integer(Oid order_proc, Oid type, Datum *value);
+
+/* cb_key.c and cb_key_sort.c */
 extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 								   IndexTuple itup);

@@ -19,7 +19,11 @@
 #include "utils/lsyscache.h"
 #include "utils/uuid.h"
 
-/* Finds out how the first column is hashed; once for a CbKeyDesc. */
+/*
+ * Finds out how the first column is hashed; once for a CbKeyDesc.  May read a
+ * catalog, and raise an error.  CB_HASH_NONE: entries of this index have no
+ * hashes.
+ */
 CbHashKind
 cb_key_prepare_hash(CbKeyDesc *kd)
 {
@@ -58,8 +62,9 @@ cb_key_hash_varlena(Datum value)
 }
 
 /*
- * The hash of a value of the first column, not NULL; cb_key_prepare_hash()
- * has not said CB_HASH_NONE.  May raise an error (a compressed value).
+ * The hash of a value of the first column, not NULL; cb_key_prepare_hash() has
+ * not said CB_HASH_NONE.  May raise an error (a compressed value).  Runs keep
+ * filters of hashes on disk, so what a value hashes to is part of the format.
  */
 uint32
 cb_key_hash(const CbKeyDesc *kd, Datum first)
@@ -82,7 +87,8 @@ cb_key_hash(const CbKeyDesc *kd, Datum first)
  * Makes of an integer one of the column's type; equality is the function that
  * compares a column with it.  What the type has no value for becomes another
  * number: no entry equals it, so any hash will do.  False: the function is none
- * that compares integers of two types.
+ * that compares integers of two types, and *value is as it was.  Raises no
+ * error.
  */
 bool
 cb_key_convert_integer(Oid equality, Datum *value)
@@ -113,9 +119,10 @@ cb_key_convert_integer(Oid equality, Datum *value)
 }
 
 /*
- * Makes of an integer of a shorter type one of the column's, int8: compared by the
- * column's own comparison it has the same place.  order_proc is that.  False: it is
- * something else.
+ * Makes of an integer of a shorter type one of the column's, int8: compared by
+ * the column's own comparison it has the same place.  order_proc is that, type
+ * the integer's.  False: it is something else, and *value is as it was.  Raises
+ * no error.
  */
 bool
 cb_key_widen_integer(Oid order_proc, Oid type, Datum *value)

@@ -130,7 +130,10 @@ cb_key_find_exact(CbKeyDesc *kd)
 	return true;
 }
 
-/* Does the operator class abbreviate to unsigned numbers? */
+/*
+ * Does the operator class abbreviate to unsigned numbers?  Its support function
+ * runs, which may raise errors.
+ */
 static bool
 cb_key_find_prefix(CbKeyDesc *kd)
 {
@@ -159,8 +162,9 @@ cb_key_find_prefix(CbKeyDesc *kd)
 }
 
 /*
- * Has the first column exact abbreviations?  Cheaper than cb_key_prepare_abbrev()
- * where it has not.
+ * Has the first column exact abbreviations?  Cheaper than
+ * cb_key_prepare_abbrev() where it has not.  Allocates nothing; no function of
+ * the operator class runs.
  */
 bool
 cb_key_prepare_exact(CbKeyDesc *kd)
@@ -175,8 +179,10 @@ cb_key_prepare_exact(CbKeyDesc *kd)
 }
 
 /*
- * Find out, once a description, whether the first column has abbreviations.
- * What this allocates goes to the memory context of cb_key_init().
+ * Finds out, once a description, whether the first column has abbreviations.
+ * What this allocates goes to the memory context of cb_key_init().  A support
+ * function of the operator class may run, and raise an error: no page is
+ * locked.
  */
 CbAbbrevKind
 cb_key_prepare_abbrev(CbKeyDesc *kd)
@@ -215,6 +221,10 @@ cb_key_compare_sort_entries(const void *a, const void *b, void *arg)
 	return cb_key_compare(kd, ea->itup, eb->itup);
 }
 
+/*
+ * Can be interrupted at each comparison; then entries may be in any order, but
+ * all are there.
+ */
 static void
 cb_key_sort_by_comparing(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 {
@@ -345,9 +355,13 @@ cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 }
 
 /*
- * Sort entries by (key, TID).  The comparison may raise an error, so no lock
- * may be held that an error would not release.  Takes up to 48 bytes an entry
- * from the current memory context while it runs.
+ * Sorts entries by (key, TID), in place; those that are equal in both come in
+ * any order.  The comparison may raise an error, so no lock may be held that an
+ * error would not release; entries are then in any order.  Takes up to 48 bytes
+ * an entry from the current memory context while it runs.  Can be interrupted.
+ *
+ * Many are sorted by radix, if they have abbreviations.  Finding that out may
+ * change kd, once.
  */
 void
 cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
@@ -365,7 +379,8 @@ cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 
 /*
  * Keeps those of the entries, in any order, that lie right of itup; returns how
- * many.  The comparison may raise an error.
+ * many.  They come to the front, in the order they had; the others are lost.
+ * The comparison may raise an error.  Can be interrupted.
  */
 int
 cb_key_keep_right(const CbKeyDesc *kd, CbSortEntry *entries, int n,

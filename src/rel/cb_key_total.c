@@ -58,8 +58,8 @@ cb_total_is_contrib(const char *library)
 
 /*
  * The server's function that a function is, under whatever name; its own OID if
- * it is a contrib module's; else InvalidOid.  Only superusers can make functions
- * that look like these.
+ * it is a contrib module's; else InvalidOid.  Only superusers can make
+ * functions that look like these.  Reads the catalog caches.
  */
 static Oid
 cb_total_find_function(Oid function)
@@ -153,7 +153,9 @@ cb_total_type(Oid type)
 
 /*
  * The first key column of an index, of btree or cachebatch, whose comparison is
- * not known to be total; 0: there is none.
+ * not known to be total, counted from 1; 0: there is none.  Reads catalogs, so
+ * it may wait for their locks and raise errors; no page is locked.  No
+ * comparison function runs.
  */
 int
 cb_key_find_partial(Relation index)
@@ -196,7 +198,12 @@ cb_total_watch(void)
 	watching = true;
 }
 
-/* Are the comparisons of all key columns known to be total? */
+/*
+ * Are the comparisons of all key columns known to be total?  The answer is
+ * remembered until a catalog changes; where it is not known it is looked up, as
+ * by cb_key_find_partial().  Looking it up may replace what this backend
+ * remembers of the index (cb_rel_cache).
+ */
 bool
 cb_key_is_total(Relation rel)
 {
@@ -224,7 +231,11 @@ cb_total_get_option(Relation rel)
 		CB_BUFFERED_AUTO;
 }
 
-/* May entries be left to be compared later? */
+/*
+ * May entries be left to be compared later?  Yes if the user says so, or all
+ * comparisons are total.  May read catalogs, unless cb_key_prepare_trust() was
+ * called just before.
+ */
 bool
 cb_key_is_trusted(Relation rel)
 {
@@ -233,7 +244,7 @@ cb_key_is_trusted(Relation rel)
 
 /*
  * Looks the answer up if need be, for those who will ask with pages locked: a
- * catalog's lock may have to be waited for.
+ * catalog's lock may have to be waited for.  No page is locked here.
  */
 void
 cb_key_prepare_trust(Relation rel)
@@ -241,14 +252,21 @@ cb_key_prepare_trust(Relation rel)
 	(void) cb_key_is_total(rel);
 }
 
-/* Do new entries go to journal and buckets? */
+/*
+ * Do new entries go to journal and buckets?  By the index's options and its
+ * comparisons; whether it has buckets at present is another question.  As
+ * cb_key_is_trusted(), otherwise.
+ */
 bool
 cb_is_buffered(Relation rel)
 {
 	return cb_total_get_option(rel) != CB_BUFFERED_OFF && cb_key_is_trusted(rel);
 }
 
-/* Are leaves packed that are written anew? */
+/*
+ * Are leaves packed that are written anew?  Those that are packed stay so until
+ * they are.  As cb_key_is_trusted(), otherwise.
+ */
 bool
 cb_packs_leaves(Relation rel)
 {

@@ -31,12 +31,16 @@ cb_recent_shmem_size(void)
 					sizeof(cb_atomic64));
 }
 
+/* Asks for the tables' shared memory, when the server starts. */
 void
 cb_recent_shmem_request(void)
 {
 	RequestAddinShmemSpace(cb_recent_shmem_size());
 }
 
+/*
+ * Finds or makes the tables in shared memory.  AddinShmemInitLock is not held.
+ */
 void
 cb_recent_shmem_startup(void)
 {

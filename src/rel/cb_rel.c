@@ -16,7 +16,15 @@
 
 /* ---------- what is known of an index ---------- */
 
-/* The hints about an index that this backend keeps; never NULL. */
+/*
+ * The hints about an index that this backend keeps; never NULL.  Borrowed: they
+ * are gone with the next invalidation of the relcache entry, that is, where a
+ * lock of a relation is taken or a catalog read, or with cb_rel_forget().  So a
+ * caller that does such a thing asks again afterwards.
+ *
+ * Allocated with the relcache entry (rd_indexcxt), in one piece, as rd_amcache
+ * has to be.  Only lack of memory is an error.
+ */
 CbRelCache *
 cb_rel_cache(Relation rel)
 {
@@ -32,7 +40,10 @@ cb_rel_cache(Relation rel)
 	return rel->rd_amcache;
 }
 
-/* Forget the hints: the index's file is being made anew. */
+/*
+ * Forgets the hints: the index's file is being made anew.  What cb_rel_cache()
+ * has returned is freed.
+ */
 void
 cb_rel_forget(Relation rel)
 {
@@ -42,8 +53,13 @@ cb_rel_forget(Relation rel)
 }
 
 /*
- * Copy the metapage.  snapshot: test it against old_snapshot_threshold, as a
- * truncation moves the metapage's LSN (A16); NULL: don't.
+ * Copies the metapage, under its share lock, and remembers what it says.
+ * snapshot: test it against old_snapshot_threshold, as a truncation moves the
+ * metapage's LSN (A16); NULL: don't.
+ *
+ * The caller does not have the metapage locked; its lock is the last in the
+ * order (I9).  If the build id is another one than was known all hints are
+ * forgotten first.  An error if the metapage is damaged or of another version.
  */
 void
 cb_rel_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
@@ -75,10 +91,14 @@ cb_rel_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 }
 
 /*
- * The index's build id, as this backend knows it: CB_BUILD_ID_LEN bytes, to be used
- * at once.  It is right if the metapage has been read since the caller got a lock
- * that conflicts with builds by others, as this backend's own builds forget it.
- * Otherwise it may be that of an earlier build (src/README, Staging).
+ * The index's build id, as this backend knows it: CB_BUILD_ID_LEN bytes, to be
+ * used at once, as they are those of cb_rel_cache().  It is right if the
+ * metapage has been read since the caller got a lock that conflicts with builds
+ * by others, as this backend's own builds forget it.  Otherwise it may be that
+ * of an earlier build (src/README, Staging).
+ *
+ * Reads the metapage if it is not known; errors and locks are those of
+ * cb_rel_read_meta().
  */
 const uint8 *
 cb_rel_build_id(Relation rel)
@@ -103,7 +123,11 @@ cb_rel_is_used(Buffer buf)
 		BM_MAX_USAGE_COUNT;
 }
 
-/* Pins a page as ReadBuffer() does: where it was lately, or wherever it is. */
+/*
+ * Pins a page as ReadBuffer() does: where it was lately, or wherever it is.
+ * Not locked, and not looked at.  A worker reads large indexes by way of its
+ * ring.  For the main fork; P_NEW is not for it.
+ */
 Buffer
 cb_rel_read_buffer(Relation rel, BlockNumber blkno)
 {
@@ -137,6 +161,9 @@ cb_rel_is_in(Relation rel, BlockNumber blkno, Buffer buf)
  * Has the pages that the hints name read in, where they are not in memory, and
  * sets where they are.  What is waited for is asked for beforehand: the slots,
  * then the buffers' descriptors and the pages' headers.
+ *
+ * Nothing is pinned or locked, and nothing is waited for but to start the
+ * reads.  hints[i].buf is InvalidBuffer if the page is not in memory yet.
  */
 void
 cb_rel_prefetch(Relation rel, CbLeafHint *hints, int n)

@@ -16,6 +16,10 @@
 
 static BufferAccessStrategy cb_ring = NULL;
 
+/*
+ * From now on this process uses a ring for large indexes, to its end.  To be
+ * called once; the ring is in TopMemoryContext.
+ */
 void
 cb_ring_make(void)
 {
@@ -42,6 +46,11 @@ cb_ring_is_for(Relation rel)
 	return large;
 }
 
+/*
+ * As ReadBuffer(), P_NEW included: pinned, not locked.  Any process may call
+ * it: one without a ring reads as usual.  In a process with a ring it asks now
+ * and then how large the index is, as the file system knows it.
+ */
 Buffer
 cb_ring_read(Relation rel, BlockNumber blkno)
 {

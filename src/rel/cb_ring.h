@@ -19,13 +19,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-/* From now on this process uses a ring for large indexes. */
 extern void cb_ring_make(void);
-
-/*
- * As ReadBuffer(), P_NEW included.  Any process may call it: one without a ring
- * reads as usual.
- */
 extern Buffer cb_ring_read(Relation rel, BlockNumber blkno);
 
 #endif							/* CB_RING_H */

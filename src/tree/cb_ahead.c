@@ -14,7 +14,10 @@
 
 #include "tree/cb_tree.h"
 
-/* The list goes to this bound of a leaf; NULL: there is nothing beyond. */
+/*
+ * The list goes to this bound of a leaf, which is copied into it; NULL: there
+ * is nothing beyond.  Comparison functions run.
+ */
 static void
 cb_ahead_set_at(const CbKeyDesc *kd, CbAhead *ahead, IndexTuple bound)
 {
@@ -30,7 +33,10 @@ cb_ahead_set_at(const CbKeyDesc *kd, CbAhead *ahead, IndexTuple bound)
 
 /*
  * Begins an empty list that goes from a bound of a leaf, in the direction, to
- * the end; these two are set.  NULL: there is nothing beyond the bound.
+ * the end; these two are set.  NULL: there is nothing beyond the bound.  It is
+ * copied, so the list needs nothing but its own memory.
+ *
+ * Takes no lock; comparison functions run.
  */
 void
 cb_tree_ahead_begin(const CbKeyDesc *kd, CbAhead *ahead, IndexTuple from)
@@ -42,6 +48,7 @@ cb_tree_ahead_begin(const CbKeyDesc *kd, CbAhead *ahead, IndexTuple from)
 /*
  * Adds the children of a level-1 page, which is locked, as far as there is
  * room.  low: its lower bound, needed only if the list goes to the left.
+ * Comparison functions run under the page's lock.
  */
 static void
 cb_ahead_add_children(const CbKeyDesc *kd, CbAhead *ahead, Page page,
@@ -75,8 +82,13 @@ cb_ahead_add_children(const CbKeyDesc *kd, CbAhead *ahead, Page page,
 
 /*
  * Adds the next leaves to a list that is neither done nor full: those of one
- * level-1 page.  Holds one lock at a time; comparison functions run.  Allocates
- * a tuple or two.
+ * level-1 page.  The list may be empty at first, and the caller may have
+ * dropped leaves from its beginning since.
+ *
+ * Holds one share lock at a time, and none on entry and exit; the leaves
+ * themselves are not touched.  Comparison functions run.  Allocates a tuple or
+ * two in the current memory context, which are left there.  The caller has a
+ * snapshot or a transaction id.  Serves standbys as well.
  */
 void
 cb_tree_ahead_extend(const CbKeyDesc *kd, CbAhead *ahead)

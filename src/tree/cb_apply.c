@@ -30,10 +30,14 @@
 #include "utils/memutils.h"
 
 /*
- * Put n tuples into a page that has the room, and log it.  info is
- * XLOG_CB_LEAF_BATCH or XLOG_CB_INTERNAL_INSERT; with the latter, children
- * are pages whose incomplete-split flag is cleared by the same record.  All
- * buffers are exclusively locked, before and after.
+ * Puts n tuples, of len bytes in all, one behind the other and each MAXALIGNed,
+ * into a page that has the room, and logs it.  offsets are the places where
+ * they stand once all are in, ascending.
+ *
+ * info is XLOG_CB_LEAF_BATCH or XLOG_CB_INTERNAL_INSERT; with the latter,
+ * children are pages whose incomplete-split flag is cleared by the same
+ * record.  All buffers are exclusively locked, before and after.  Only lack of
+ * memory is an error, before anything is changed.
  */
 void
 cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
@@ -77,7 +81,11 @@ cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 	END_CRIT_SECTION();
 }
 
-/* Redo of XLOG_CB_LEAF_BATCH and XLOG_CB_INTERNAL_INSERT. */
+/*
+ * Redo of XLOG_CB_LEAF_BATCH and XLOG_CB_INTERNAL_INSERT.  One page is locked
+ * at a time: that the parent's downlink can be seen before the child's flag is
+ * cleared misleads no reader.
+ */
 void
 cb_redo_insert(XLogReaderState *record)
 {
@@ -106,8 +114,12 @@ cb_redo_insert(XLogReaderState *record)
 /* ---------- one leaf ---------- */
 
 /*
- * A comparison function with an exception block in it can release all locks
- * of this backend.  Nothing may be changed then.
+ * Raises an error if this backend does not hold the lock of a page that it has
+ * locked: a comparison function with an exception block in it can release all
+ * locks of this backend.  Nothing may be changed then.
+ *
+ * To be called after the last comparison and before the first change.  A buffer
+ * of a temporary index has no lock.
  */
 void
 cb_tree_check_still_locked(Relation rel, Buffer buf)
@@ -121,7 +133,12 @@ cb_tree_check_still_locked(Relation rel, Buffer buf)
 				 errhint("Comparison functions must not use subtransactions (exception blocks).")));
 }
 
-/* How many of the first n entries belong left of the page's high key. */
+/*
+ * How many of the first n entries belong left of the page's high key; the first
+ * one is known to.  Looks ahead in ever longer steps, then halves: nothing is
+ * known of how far the leaf goes, and mostly it is not far (Bentley and Yao, An
+ * Almost Optimal Algorithm for Unbounded Searching, 1976).
+ */
 static int
 cb_apply_count_covered(const CbKeyDesc *kd, Page page, CbSortEntry *entries,
 					   int n)
@@ -182,9 +199,12 @@ cb_apply_find_place(const CbKeyDesc *kd, Page page, OffsetNumber low,
 }
 
 /*
- * Find the places of the leaf's entries among its plain ones; what its base
- * has is not looked at, so that most visits do not touch it.  Takes new ones
- * of no more than limit bytes, but one at least.
+ * Finds the places of the leaf's entries among its plain ones; what its base
+ * has is not looked at, so that most visits do not touch it.  Takes new ones of
+ * no more than limit bytes, but one at least.  The page stays locked, while
+ * comparison functions run.
+ *
+ * The batch's arrays are palloc'd; its tuples are those of entries.
  */
 static void
 cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
@@ -228,7 +248,10 @@ cb_apply_place(const CbKeyDesc *kd, Page page, CbSortEntry *entries, int n,
 	}
 }
 
-/* The leaf has the room: one record. */
+/*
+ * The leaf has the room: one record.  Releases buf.  The batch's places are
+ * changed to those that its entries have afterwards.
+ */
 static void
 cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 {
@@ -247,10 +270,12 @@ cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 }
 
 /*
- * The leaf lacks the room: merge old and new, and pack them, share them with
- * the right neighbour, or split.  *moved tells whether bounds of leaves
- * changed.  False, with the leaf as it was and locked: the new ones are too
- * many.
+ * The leaf lacks the room: merges old and new, and packs them, shares them with
+ * the right neighbour, or splits.  *moved tells whether bounds of leaves
+ * changed.
+ *
+ * True: it is done, and buf is released.  False, with the leaf as it was and
+ * locked: the new ones are too many.  Comparison functions run.
  */
 static bool
 cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
@@ -306,9 +331,13 @@ cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
 }
 
 /*
- * Apply what belongs to the leaf of the first n entries.  Releases buf.
- * Returns how many entries were dealt with, 0 if the leaf had to be cut first;
- * *moved tells whether bounds of leaves changed.
+ * Applies what belongs to the leaf of the first n entries; the first one does.
+ * buf is exclusively locked, its split complete; it is released.  Returns how
+ * many entries were dealt with, 0 if the leaf had to be cut first; *moved tells
+ * whether bounds of leaves changed.
+ *
+ * An error leaves the leaf as it was, or with what was done by an earlier
+ * record: dead entries removed.  The caller resets the memory context.
  */
 static int
 cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
@@ -398,8 +427,9 @@ cb_apply_prefetch(const CbKeyDesc *kd, Page parent, OffsetNumber off,
 }
 
 /*
- * The leaf of an entry by way of the parent's copy: exclusively locked, or
- * InvalidBuffer if the copy does not lead there.  last: of the batch.
+ * The leaf of an entry by way of the parent's copy: exclusively locked, its
+ * split complete, or InvalidBuffer if the copy does not lead there.  last: of
+ * the batch.  Nothing else is locked while it waits for the leaf.
  */
 static Buffer
 cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
@@ -432,13 +462,22 @@ cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
 }
 
 /*
- * Apply n entries, sorted by (key, TID).  Takes page locks one leaf at a
- * time; the caller holds RowExclusiveLock on the index and no LWLock.  An
- * error leaves a prefix of the entries applied, which is harmless (I5).
- * Adds to stats.
- *
+ * Applies n entries, sorted by (key, TID), and adds what it did to stats.
  * Returns how many were applied: fewer than n, but those of a leaf at least, if
- * this process gives way to one who waits for a lock of its.
+ * this process gives way to one who waits for a lock of its (cb_waiter.h).
+ * Another process applies all.
+ *
+ * The caller holds RowExclusiveLock on the index and no LWLock; it has a
+ * snapshot or a transaction id.  Takes page locks one leaf at a time, and holds
+ * none on return.  Comparison functions run, with a leaf locked.
+ *
+ * Entries that are marked as dead are left out.  If cb_churn_begin() was called
+ * the table is asked about full leaves' entries, and more entries may be
+ * marked.  The entries remain the caller's; no memory is kept.
+ *
+ * An error, in a comparison, for want of disk space, or about a damaged page,
+ * leaves a prefix of the entries applied, which is harmless: they may all be
+ * applied again (I5).
  */
 int
 cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
@@ -481,7 +520,7 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	return done;
 }
 
-/* Adds what applies did to the index's counters. */
+/* Adds what applies did to the index's counters, which are in shared memory. */
 void
 cb_tree_count_applied(Relation rel, const CbApplyStats *stats)
 {
@@ -497,9 +536,12 @@ cb_tree_count_applied(Relation rel, const CbApplyStats *stats)
 #define CB_DENSE_SAMPLES	8
 
 /*
- * Would the sorted batch bring CB_DENSE_ENTRIES or more entries to most of
- * its leaves?  Sampled: a stretch of that many entries counts if it lies
- * left of the high key of its first entry's leaf.  Reads only.
+ * Would the sorted batch bring CB_DENSE_ENTRIES or more entries to most of its
+ * leaves?  Sampled: a stretch of that many entries counts if it lies left of
+ * the high key of its first entry's leaf.  False if n is less than that.
+ *
+ * Reads only, with one share lock at a time, and none on entry; comparison
+ * functions run.  The caller has a snapshot or a transaction id.
  */
 bool
 cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries, int n)

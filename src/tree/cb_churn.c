@@ -103,6 +103,16 @@ typedef struct CbChurn
 
 /* ---------- the table ---------- */
 
+/*
+ * The table of an index, open and locked with AccessShareLock; the index is
+ * locked by the caller, so that it is not dropped.  NULL, with no lock: the
+ * lock cannot be had at once, somebody waits for it already, or the table is
+ * gone.  A process that gives way to waiters watches for those of this lock,
+ * too, from now on.
+ *
+ * Whoever inserts has the lock; a worker does not wait for it (B1).  To be
+ * undone by cb_tree_close_table(), or an error.
+ */
 Relation
 cb_tree_open_table(Relation index)
 {
@@ -122,6 +132,7 @@ cb_tree_open_table(Relation index)
 	return NULL;
 }
 
+/* Closes and unlocks what cb_tree_open_table() has returned, NULL included. */
 void
 cb_tree_close_table(Relation heap)
 {
@@ -131,6 +142,14 @@ cb_tree_close_table(Relation heap)
 	relation_close(heap, AccessShareLock);
 }
 
+/*
+ * Lets applies with this description ask the table for dead entries, if its
+ * lock can be had at once; churn: new entries are likely to be new versions of
+ * rows.  The index is locked.  To be undone by cb_churn_end(), or an error.
+ *
+ * Without the lock, and where the index is not yet complete or about to be
+ * dropped, nothing is asked, and nothing else is different.
+ */
 void
 cb_churn_begin(CbKeyDesc *kd, bool churn)
 {
@@ -141,6 +160,7 @@ cb_churn_begin(CbKeyDesc *kd, bool churn)
 	kd->churn = churn;
 }
 
+/* Undoes cb_churn_begin(), whether it got the table's lock or not. */
 void
 cb_churn_end(CbKeyDesc *kd)
 {
@@ -158,6 +178,10 @@ cb_churn_slot(IndexTuple itup)
 		CB_CHURN_SLOTS;
 }
 
+/*
+ * Lists an entry; size: bytes that the page has more without it, about.  Only
+ * its TID and a hash of its values are kept, so itup may go.
+ */
 static void
 cb_churn_add(CbChurn *churn, CbChurnOrigin origin, uint16 number,
 			 IndexTuple itup, Size size, bool killed)
@@ -175,7 +199,10 @@ cb_churn_add(CbChurn *churn, CbChurnOrigin origin, uint16 number,
 	churn->any_killed |= killed;
 }
 
-/* The entries of the leaf's base; its size is shared among them. */
+/*
+ * The entries of the leaf's base; its size is shared among them.  The blob is
+ * read in place, as the leaf stays locked.
+ */
 static void
 cb_churn_add_base(CbChurn *churn, CbLeaf *leaf)
 {
@@ -197,7 +224,11 @@ cb_churn_add_base(CbChurn *churn, CbLeaf *leaf)
 	}
 }
 
-/* Lists all entries of the leaf and the batch. */
+/*
+ * Lists all entries of the leaf and the batch.  The leaf is checked, every
+ * entry of its base as well, so that it can lose entries without fail; an error
+ * if it is damaged.
+ */
 static void
 cb_churn_list(CbChurn *churn)
 {
@@ -301,6 +332,9 @@ typedef struct CbChurnOp
 	int		   *id;				/* of each item */
 } CbChurnOp;
 
+/*
+ * An empty question, with room for all items; palloc'd.  bottomup: on a guess.
+ */
 static void
 cb_churn_op_init(CbChurnOp *op, const CbChurn *churn, bool bottomup)
 {
@@ -344,6 +378,10 @@ cb_churn_op_add(CbChurnOp *op, const CbChurn *churn, const CbChurnBlock *block)
 	}
 }
 
+/*
+ * Asks the table, whose pages are share-locked meanwhile, one at a time, while
+ * the leaf is locked.  Keeps the latest horizon of all answers.
+ */
 static void
 cb_churn_op_ask(CbChurnOp *op, CbChurn *churn)
 {
@@ -499,8 +537,10 @@ cb_churn_mark_batch(const CbChurn *churn, CbSortEntry *entries)
 }
 
 /*
- * Removes entries, as one atomic action.  Cycle ids are VACUUM's: they stay
- * (A11).
+ * Removes entries, as one atomic action; buf is exclusively locked.  A cleanup
+ * lock is not needed: what is removed here is dead to all snapshots, and the
+ * TIDs are not given away before VACUUM has been at the leaf (I8).  Cycle ids
+ * are VACUUM's: they stay (A11).
  */
 static void
 cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
@@ -530,6 +570,23 @@ cb_churn_delete(Relation rel, Buffer buf, CbDeletable *dead,
 	END_CRIT_SECTION();
 }
 
+/*
+ * Drops entries that are dead to everyone: from the leaf, which is exclusively
+ * locked before and after, as one atomic action, and from the batch, whose
+ * entries are marked dead.  entries: those that the batch was made of.
+ *
+ * True: entries of the leaf or of the batch are gone, and as the places in the
+ * batch are old ones it has to be made anew.  False: there were none, not
+ * enough reason to look, or cb_churn_begin() did not get the table; nothing has
+ * changed.
+ *
+ * No comparison function runs.  Reads pages of the table, share-locked, with
+ * the leaf locked.  Errors, of a damaged leaf or in the table, come before
+ * anything is changed.  Takes memory from the current context and leaves it
+ * there.  Adds to stats->dropped.
+ *
+ * Bottom-up deletion as in nbtree, but one page of the table at a time.
+ */
 bool
 cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 			  CbSortEntry *entries, CbApplyStats *stats)
@@ -567,7 +624,11 @@ cb_churn_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 	return true;
 }
 
-/* Redo of XLOG_CB_LEAF_DELETE: conflicts first, then as the doing side. */
+/*
+ * Redo of XLOG_CB_LEAF_DELETE: conflicts first, then as the doing side.
+ * Queries of a standby that could see a row whose entry goes are ended before
+ * it does (U6).
+ */
 void
 cb_redo_leaf_delete(XLogReaderState *record)
 {

@@ -35,8 +35,13 @@ typedef struct CbCool
 } CbCool;
 
 /*
- * The range begins at the right end of the leaf that an earlier one has come to.
- * It is the tree's right end if the page is no leaf any more.
+ * The range begins at the right end of the leaf that an earlier one has come
+ * to, which is its block in range->leaf.  It is the tree's right end if the
+ * page is no leaf any more.  Whatever the page is by now, that is only where
+ * work goes on.
+ *
+ * Sets range->leaf and range->at.  The leaf is share-locked meanwhile, and
+ * nothing is held on entry or exit; no comparison function runs.
  */
 void
 cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
@@ -54,8 +59,9 @@ cb_tree_cool_go_on(Relation rel, CbCoolRange *range, BlockNumber leaf)
 }
 
 /*
- * The leaf with the last position left of the cut, and its lower bound; NULL:
- * minus infinity.  *loose: would it take more entries?
+ * The leaf with the last position left of the cut, and its lower bound,
+ * palloc'd; NULL: minus infinity.  *loose: would it take more entries?  No lock
+ * is held before or after, so all of this may be old.
  */
 static BlockNumber
 cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low, bool *loose)
@@ -74,8 +80,8 @@ cb_cool_find(const CbKeyDesc *kd, const CbCut *cut, IndexTuple *low, bool *loose
 }
 
 /*
- * Locks the leaf if its right neighbour is still the other one, and no split of
- * it is incomplete; else InvalidBuffer.
+ * Locks the leaf exclusively if its right neighbour is still the other one, and
+ * no split of it is incomplete; else InvalidBuffer, and no lock.
  */
 static Buffer
 cb_cool_lock_left(Relation rel, BlockNumber blkno, BlockNumber right)
@@ -92,7 +98,10 @@ cb_cool_lock_left(Relation rel, BlockNumber blkno, BlockNumber right)
 	return InvalidBuffer;
 }
 
-/* Moves what it can from a leaf to its right neighbour; false: nothing. */
+/*
+ * Moves what it can from a leaf to its right neighbour; false: nothing.  No
+ * lock is held before or after.
+ */
 static bool
 cb_cool_fill(CbCool *cool, BlockNumber left, BlockNumber right)
 {
@@ -108,7 +117,8 @@ cb_cool_fill(CbCool *cool, BlockNumber left, BlockNumber right)
 /*
  * Fills up the leaf left of the place that was reached from its left neighbour,
  * with all of that one's entries if they fit.  False: there is no such
- * neighbour in the range.
+ * neighbour in the range.  No lock is held before or after; an error leaves
+ * range as it was, but for range->leaf.
  */
 static bool
 cb_cool_step(CbCool *cool)
@@ -156,9 +166,19 @@ cb_cool_has_time(const CbCoolRange *range)
 }
 
 /*
- * Packs leaves of a range of keys, from its right end on.  The caller holds a
- * lock on the table that keeps VACUUM away, one on the index for writing, and
- * has a snapshot or a transaction id.
+ * Packs leaves of a range of keys, from its right end on, until its left end is
+ * reached, the budget is used, it is late, or a lock of this process is waited
+ * for; one step is made at least.  Where to go on is left in range, with what
+ * was done.
+ *
+ * The caller holds a lock on the table that keeps VACUUM away, one on the index
+ * for writing, and has a snapshot or a transaction id.  No page is locked on
+ * entry, nor between steps, nor on return.  Comparison functions run, with
+ * pages locked.  An error leaves the steps before it done; each of them is an
+ * action by itself.
+ *
+ * range->is_cold is called with no lock held, for each leaf that would be given
+ * up.  It may raise errors.  No memory is kept.
  */
 void
 cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range)

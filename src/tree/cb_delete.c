@@ -64,6 +64,10 @@ typedef struct CbDeleteState
 	BlockNumber scan_blkno;		/* how far the pass has come */
 } CbDeleteState;
 
+/*
+ * Registers the lists as the data of block 0 of a record, for a caller in its
+ * critical section.  They have to stay where they are until XLogInsert().
+ */
 void
 cb_tree_register_deletable(const CbDeletable *dead)
 {
@@ -73,6 +77,11 @@ cb_tree_register_deletable(const CbDeletable *dead)
 						dead->noffsets * sizeof(OffsetNumber));
 }
 
+/*
+ * Does to the page of block 0, which is exclusively locked, what
+ * cb_tree_register_deletable() has in the record.  Marking the page is the
+ * caller's part.
+ */
 void
 cb_tree_redo_deletable(XLogReaderState *record, Page page, int nordinals,
 					   int noffsets)
@@ -87,7 +96,10 @@ cb_tree_redo_deletable(XLogReaderState *record, Page page, int nordinals,
 	cb_leaf_delete(page, dead.ordinals, nordinals, dead.offsets, noffsets);
 }
 
-/* Remove items, as one atomic action.  buf is locked for cleanup. */
+/*
+ * Removes items, as one atomic action.  buf is locked for cleanup, before and
+ * after; the leaf has been checked, so that this cannot fail.
+ */
 static void
 cb_delete_items(Relation rel, Buffer buf, CbDeletable *dead)
 {
@@ -165,6 +177,10 @@ cb_delete_get_dead(const CbDeleteState *state)
 	return dead;
 }
 
+/*
+ * Finds out between which blocks of the table all dead TIDs are, if they are
+ * known.
+ */
 static void
 cb_delete_set_dead(CbDeleteState *state)
 {
@@ -218,7 +234,12 @@ cb_delete_is_dead(CbDeleteState *state, ItemPointer tid)
 
 /* ---------- the leaves ---------- */
 
-/* Finds what is to go from a leaf's base. */
+/*
+ * Finds what is to go from a leaf's base, some dozens of entries at a time;
+ * those that cannot be dead are not decoded.  An error if the base is damaged:
+ * it is checked as a whole before anything goes from it, as removing cannot
+ * fail (U13).
+ */
 static void
 cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 					  CbDeletable *dead)
@@ -249,7 +270,10 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 		state->skipped++;
 }
 
-/* Finds what is to go from a leaf; returns how many entries it has. */
+/*
+ * Finds what is to go from a leaf, which is locked for cleanup; returns how
+ * many entries it has.  An error if it is damaged.  The callback is called.
+ */
 static int
 cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 {
@@ -275,8 +299,8 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 }
 
 /*
- * Deal with one leaf, which is locked for cleanup.  Returns the block to go
- * back to, or InvalidBlockNumber.
+ * Deals with one leaf, which is locked for cleanup, before and after.  Returns
+ * the block to go back to, or InvalidBlockNumber.
  */
 static BlockNumber
 cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
@@ -312,7 +336,11 @@ cb_delete_from_leaf(CbDeleteState *state, Buffer buf)
 	return back_to;
 }
 
-/* Reads a block, and locks its page, which is one of ours or all-zero. */
+/*
+ * Reads a block, and locks its page, which is one of ours or all-zero; another
+ * one is an error.  Shared, and with VACUUM's ring of buffers.  May sleep for
+ * VACUUM's cost limit before, with nothing locked.
+ */
 static Buffer
 cb_delete_read_block(IndexVacuumInfo *info, BlockNumber blkno)
 {
@@ -331,7 +359,9 @@ cb_delete_read_block(IndexVacuumInfo *info, BlockNumber blkno)
 
 /*
  * Puts a page that is locked into the map, if it is free; false: it is not.
- * Counts it, as btree does: what is free or deleted, and how much of it is free.
+ * Counts it, as btree does: what is free or deleted, and how much of it is
+ * free.  The page stays locked; whoever takes it from the map looks again,
+ * under its lock (A13).
  */
 static bool
 cb_delete_map_page(Relation rel, Buffer buf, CbPos tail,
@@ -351,8 +381,10 @@ cb_delete_map_page(Relation rel, Buffer buf, CbPos tail,
 }
 
 /*
- * Deal with one block.  Returns the block to go back to, or
- * InvalidBlockNumber.
+ * Deals with one block.  Returns the block to go back to, or
+ * InvalidBlockNumber.  No lock is held before or after, and none while it waits
+ * for the cleanup lock (B5); an empty leaf is unlinked when its lock and pin
+ * are gone.
  */
 static BlockNumber
 cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
@@ -380,6 +412,11 @@ cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
 	return back_to;
 }
 
+/*
+ * How many blocks the index has now.  The lock for extension is taken for a
+ * moment, as in nbtree: who has extended it before has locked the new page
+ * since.
+ */
 static BlockNumber
 cb_delete_count_blocks(Relation rel)
 {
@@ -395,6 +432,10 @@ cb_delete_count_blocks(Relation rel)
 	return nblocks;
 }
 
+/*
+ * Visits all blocks, those as well that are added meanwhile.  The blocks are
+ * counted anew at the end of each round, with no lock held.
+ */
 static void
 cb_delete_pass(CbDeleteState *state)
 {
@@ -435,9 +476,19 @@ cb_delete_finish_map(Relation rel, const IndexBulkDeleteResult *stats)
 }
 
 /*
- * Visit every leaf, and remove the entries whose TID the callback calls dead.
- * Empty leaves are taken out of the tree, and free pages put into the map.  The
- * journal was drained before: no dead TID may come down from there any more.
+ * Visits every leaf, and removes the entries whose TID the callback calls dead;
+ * the callback is called with a leaf locked.  Empty leaves are taken out of the
+ * tree, and free pages put into the map.  The journal was drained before: no
+ * dead TID may come down from there any more (I4).
+ *
+ * stats: the caller's.  The counts of the index as it is are set anew, those of
+ * what was removed go on from what is there.
+ *
+ * The caller holds a lock that keeps other VACUUMs away, and none on a page.
+ * Waits for each leaf's cleanup lock with nothing else held.  Comparison
+ * functions run only where a leaf leaves the tree, as that takes descents.  An
+ * error, about a damaged page or in the callback, leaves what was done, and
+ * this VACUUM's cycle id is given back.
  */
 void
 cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -479,6 +530,10 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 /*
  * Puts the free pages into the map, without a look at the entries, if it is not
  * known to have them.  To be called where no leaf is visited: nothing is dead.
+ *
+ * Returns palloc'd statistics, with an estimated number of entries; NULL: the
+ * map lacks nothing.  Runs in VACUUM, whose delay may make it sleep.  Holds one
+ * page lock at a time.
  */
 IndexBulkDeleteResult *
 cb_tree_complete_map(IndexVacuumInfo *info)

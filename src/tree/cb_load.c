@@ -60,6 +60,10 @@ struct CbLoader
 
 /* ---------- pages ---------- */
 
+/*
+ * Writes a page past the buffer manager, and logs it before if the fork is
+ * logged.  Raises an error if the disk is full.
+ */
 static void
 cb_load_write(CbLoader *loader, BlockNumber blkno, Page page, bool extend)
 {
@@ -126,7 +130,10 @@ cb_load_add_first_or_next(CbLoader *loader, IndexTuple itup)
 		cb_load_add_item(loader, itup);
 }
 
-/* Note a finished page for the level above. */
+/*
+ * Notes a finished page for the level above, in a temporary file, which an
+ * error or the end of the transaction removes.
+ */
 static void
 cb_load_emit_downlink(CbLoader *loader)
 {
@@ -142,8 +149,9 @@ cb_load_emit_downlink(CbLoader *loader)
 }
 
 /*
- * Finish the current page: separator is its high key, NULL for the rightmost
- * of the level.
+ * Finishes the current page: separator is its high key, NULL for the rightmost
+ * of the level.  The separator, palloc'd, becomes the loader's, as the lower
+ * bound of the next page.
  */
 static void
 cb_load_finish_page(CbLoader *loader, IndexTuple separator)
@@ -197,7 +205,10 @@ cb_load_has_room(CbLoader *loader, IndexTuple itup)
 	return need + 2 * MAXALIGN(sizeof(ItemPointerData)) <= CB_PAGE_ROOM;
 }
 
-/* Take the last item back off the page; palloc'd. */
+/*
+ * Takes the last item back off the page; palloc'd, as its place there is used
+ * again.
+ */
 static IndexTuple
 cb_load_take_back(CbLoader *loader)
 {
@@ -211,6 +222,10 @@ cb_load_take_back(CbLoader *loader)
 	return item;
 }
 
+/*
+ * The separator between the current page and next, palloc'd.  Comparison
+ * functions run for a leaf.
+ */
 static IndexTuple
 cb_load_make_separator(CbLoader *loader, IndexTuple next)
 {
@@ -259,6 +274,10 @@ cb_load_begin_level(CbLoader *loader, int level, Size fill)
 	cb_load_begin_page(loader);
 }
 
+/*
+ * Adds an item to the current level, copied to its page; finishes the page
+ * before if it is full, and writes it.
+ */
 static void
 cb_load_add_to_level(CbLoader *loader, IndexTuple itup)
 {
@@ -384,7 +403,11 @@ cb_load_put_pending(CbLoader *loader)
 			loader->npending * sizeof(IndexTuple));
 }
 
-/* Take an entry of the current page, and the pending ones, out of the arena. */
+/*
+ * Takes an entry of the current page, and the pending ones, out of the arena:
+ * they move to the other one, and what has been written is freed.  The two
+ * arenas change places.
+ */
 static void
 cb_load_save_pending(CbLoader *loader)
 {
@@ -409,7 +432,9 @@ cb_load_save_pending(CbLoader *loader)
 
 /* ---------- upper levels ---------- */
 
-/* Build the level above one whose downlinks are in the file. */
+/*
+ * Builds the level above one whose downlinks are in the file, which stays open.
+ */
 static void
 cb_load_build_level(CbLoader *loader, BufFile *downlinks, int64 n, int level)
 {
@@ -444,7 +469,14 @@ cb_load_build_level(CbLoader *loader, BufFile *downlinks, int64 n, int level)
 /* ---------- interface ---------- */
 
 /*
- * Begin to build into an empty fork.  fillfactor is for the leaves.
+ * Begins to build into an empty fork.  fillfactor, in percent, is for the
+ * leaves.  Nobody else can see the file: it is new, or the index is locked
+ * against all.
+ *
+ * The loader is palloc'd and takes memory from the context that is current
+ * here, and temporary files; an error or the end of the transaction frees them
+ * all.  kd has to stay as long as the loader does.  Raises an error if the disk
+ * is full.
  */
 CbLoader *
 cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
@@ -473,7 +505,11 @@ cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
 	return loader;
 }
 
-/* Add the next entry, in (key, TID) order. */
+/*
+ * Adds the next entry, in (key, TID) order, which is copied.  It is not over
+ * the size limit (cb_key_check_size).  Comparison functions run, to find
+ * separators; no page is locked.  Raises an error if the disk is full.
+ */
 void
 cb_load_add(CbLoader *loader, IndexTuple itup)
 {
@@ -496,8 +532,13 @@ cb_load_add(CbLoader *loader, IndexTuple itup)
 }
 
 /*
- * Finish the tree, write the metapage with a fresh build id (I0), and see to
- * it that the file is on disk.
+ * Finishes the tree, writes the metapage with a fresh build id (I0), and sees
+ * to it that the file is on disk.  What this backend remembered of the index is
+ * forgotten.
+ *
+ * An index without an entry has one empty leaf, its root.  The loader must not
+ * be used any more; its memory goes with the context.  Comparison functions
+ * run.  Raises an error if the disk is full.
  */
 void
 cb_load_finish(CbLoader *loader)

@@ -45,7 +45,7 @@ typedef struct CbRepackMerge
 
 /*
  * Moves the base's entries below itup to the result.  True: the next one is
- * itup itself.
+ * itup itself.  The search is that of cb_apply_count_covered().
  */
 static bool
 cb_repack_advance(CbRepackMerge *m, IndexTuple itup)
@@ -81,6 +81,10 @@ cb_repack_advance(CbRepackMerge *m, IndexTuple itup)
 	return found;
 }
 
+/*
+ * Adds a plain entry of the leaf; one that the base has as well is dropped
+ * (U15).
+ */
 static void
 cb_repack_add_plain(CbRepackMerge *m, IndexTuple itup)
 {
@@ -95,7 +99,10 @@ cb_repack_add_plain(CbRepackMerge *m, IndexTuple itup)
 	m->items[m->n++] = itup;
 }
 
-/* The kept ones among the batch's entries are moved to its front. */
+/*
+ * Adds a new entry, unless the base has it already (I5).  The kept ones among
+ * the batch's entries are moved to its front.
+ */
 static void
 cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
 {
@@ -108,6 +115,16 @@ cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
 	m->items[m->n++] = itup;
 }
 
+/*
+ * Merges a copy of a leaf, block blkno, with a batch: all entries in order in
+ * *items, and their number; and in repack the places for the record.  The batch
+ * loses entries that the leaf's base has already: batch->n and the front of its
+ * tuples are what remains.
+ *
+ * The entries of the base are in the arena's memory, others where they stand,
+ * in the copy or the batch; so these have to stay.  Comparison functions run.
+ * An error if the leaf is damaged; nothing but the batch is changed.
+ */
 int
 cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 				CbLeafBatch *batch, CbArena *arena, CbRepack *repack,
@@ -153,6 +170,10 @@ cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 
 /* ---------- the action ---------- */
 
+/*
+ * Logs the action within its critical section: places and new entries, no
+ * image.
+ */
 static void
 cb_repack_log(Buffer buf, const CbRepack *repack)
 {
@@ -172,7 +193,10 @@ cb_repack_log(Buffer buf, const CbRepack *repack)
 	PageSetLSN(BufferGetPage(buf), lsn);
 }
 
-/* The new entries one behind the other, as the record has them. */
+/*
+ * The new entries one behind the other, as the record has them, in the arena's
+ * memory: all that needs memory comes before the critical section.
+ */
 static void
 cb_repack_fill_tuples(const CbLeafBatch *batch, CbArena *arena, CbRepack *repack)
 {
@@ -187,6 +211,13 @@ cb_repack_fill_tuples(const CbLeafBatch *batch, CbArena *arena, CbRepack *repack
 		at += cb_page_copy_tuple(at, batch->tuples[i]);
 }
 
+/*
+ * Packs the leaf with these entries, which cb_repack_merge() has made of it, as
+ * one atomic action.  False, and nothing has changed: they do not fit with some
+ * room to spare, or are not to be packed.
+ *
+ * buf is exclusively locked, before and after.  No comparison function runs.
+ */
 bool
 cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 			   CbArena *arena, CbRepack *repack, IndexTuple *items, int n)
@@ -231,7 +262,10 @@ cb_redo_repack_page(Page page, const CbRepack *repack)
 	MemoryContextDelete(cxt);
 }
 
-/* Redo of XLOG_CB_LEAF_PACK. */
+/*
+ * Redo of XLOG_CB_LEAF_PACK: merges by place what the record says, and encodes
+ * it as the doing side did.
+ */
 void
 cb_redo_leaf_pack(XLogReaderState *record)
 {

@@ -23,6 +23,7 @@ typedef struct CbSample
 	IndexTuple *separators;
 } CbSample;
 
+/* Adds a palloc'd copy. */
 static void
 cb_sample_add(CbSample *sample, IndexTuple itup)
 {
@@ -64,8 +65,9 @@ cb_sample_add_page(CbSample *sample, Page page, Size max_size)
 }
 
 /*
- * Copies a page that should be of an internal level.  Hints may lead to one that
- * was deleted, or is another one by now: then it has no downlinks to count on.
+ * Copies a page that should be of an internal level, under its share lock, the
+ * only one.  Hints may lead to one that was deleted, or is another one by now:
+ * then it has no downlinks to count on.
  */
 static void
 cb_sample_copy_page(Relation rel, BlockNumber blkno, Page copy)
@@ -81,9 +83,9 @@ cb_sample_copy_page(Relation rel, BlockNumber blkno, Page copy)
 }
 
 /*
- * Reads the pages of an internal level from its leftmost on, max at most.
- * Returns the leftmost page's first child, or InvalidBlockNumber if the level
- * is not what was expected.
+ * Reads the pages of an internal level from its leftmost on, max at most, each
+ * copied under its share lock.  Returns the leftmost page's first child, or
+ * InvalidBlockNumber if the level is not what was expected.
  */
 static BlockNumber
 cb_sample_read_level(Relation rel, BlockNumber blkno, int level, int max,
@@ -113,11 +115,16 @@ cb_sample_read_level(Relation rel, BlockNumber blkno, int level, int max,
 }
 
 /*
- * At most max separators, evenly spaced, none larger than max_size: from the
- * highest level that has so many, or the lowest internal one.  They are of all
- * of it, as the level above has too few to lead to more than max pages; but
- * where many are too large, of its left part only.  All is palloc'd; they are
- * in order.
+ * At most max separators, evenly spaced, none larger than max_size bytes: from
+ * the highest level that has so many, or the lowest internal one.  They are of
+ * all of it, as the level above has too few to lead to more than max pages; but
+ * where many are too large, of its left part only.
+ *
+ * *n is set to how many.  The array and the separators are palloc'd, and in
+ * order; if there are none it may be NULL.
+ *
+ * Holds one share lock at a time, and none on entry; no comparison function
+ * runs.
  */
 IndexTuple *
 cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
@@ -145,8 +152,11 @@ cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
 }
 
 /*
- * The upper bound of the leaf that an entry belongs to, palloc'd; NULL if it
- * is infinite.
+ * The upper bound of the leaf that an entry belongs to, palloc'd; NULL if it is
+ * infinite.  It is right when it is read, under the leaf's share lock.
+ *
+ * The caller holds no page lock, and has a snapshot or a transaction id.
+ * Comparison functions run.
  */
 IndexTuple
 cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup)
@@ -163,7 +173,10 @@ cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup)
 	return result;
 }
 
-/* Its lower bound, palloc'd; NULL if it is infinite. */
+/*
+ * Its lower bound, palloc'd; NULL if it is infinite.  As
+ * cb_tree_find_separator(), otherwise.
+ */
 IndexTuple
 cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup)
 {
@@ -179,7 +192,11 @@ cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup)
 	return result;
 }
 
-/* The downlinks of a level-1 page left of the bound, from off on. */
+/*
+ * The downlinks of a level-1 page left of the bound, from off on.  The page is
+ * a copy; comparison functions run.  *end: the bound is in this page, or there
+ * is no other.
+ */
 static int64
 cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
 						  IndexTuple high, bool *end)
@@ -198,8 +215,12 @@ cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
 
 /*
  * How many leaves there are between two bounds, which may be entries; NULL:
- * minus infinity, or infinity.  Stops counting past max.  About: pages split
- * meanwhile.
+ * minus infinity, or infinity.  At least 1: the leaf of low counts.  Stops
+ * counting past max.  About: pages split meanwhile.
+ *
+ * Reads pages of level 1, and one leaf, with one share lock at a time.
+ * Comparison functions run, on copies but for the descent.  The caller holds no
+ * page lock, and has a snapshot or a transaction id.
  */
 int64
 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,

@@ -50,8 +50,10 @@ cb_search_is_protected(void)
 #endif
 
 /*
- * Lock a pinned page and check that it is a tree page of this level, or one
- * that was deleted; an internal page has a downlink.
+ * Locks a pinned page and checks that it is a tree page of this level, or one
+ * that was deleted, and that an internal page has a downlink; else an error.
+ * snapshot: the page is tested against old_snapshot_threshold; NULL: it is
+ * not.  This backend does not have the page locked yet.
  */
 static Page
 cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
@@ -76,9 +78,12 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 }
 
 /*
- * The root, locked; *level is its level.  The page may have ceased to be the
- * root while it was being locked: it is then still the leftmost of its level,
- * and a descent from it is right all the same.
+ * The root, locked; *level is its level.  A leaf gets leaf_lockmode.  The page
+ * may have ceased to be the root while it was being locked: it is then still
+ * the leftmost of its level, and a descent from it is right all the same.
+ *
+ * Reads the metapage, whose lock is the last in the order (I9), if the root is
+ * not remembered or has ceased to be it.
  */
 static Buffer
 cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
@@ -143,7 +148,9 @@ cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
  * item counts as minus infinity.
  *
  * The caller has the page locked, or works on a copy, and has seen that an
- * internal page has a downlink.
+ * internal page has a downlink.  Comparison functions run; so who changes the
+ * page afterwards calls cb_tree_check_still_locked() first.  Pages of runs and
+ * range pages are searched alike.
  */
 OffsetNumber
 cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
@@ -171,6 +178,7 @@ cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
 	return leaf ? low : low - 1;
 }
 
+/* The descent's lower bound becomes a palloc'd copy of the separator. */
 static void
 cb_search_set_low(CbDescent *descent, IndexTuple separator)
 {
@@ -180,9 +188,14 @@ cb_search_set_low(CbDescent *descent, IndexTuple separator)
 }
 
 /*
- * Move right, with one lock at a time, to the page that has the position.
+ * Moves right, with one lock at a time, to the page that has the position.
  * Stops at an incomplete split if for_write.  The page to the right of a
  * deleted one has its lower bound.
+ *
+ * buf is locked in lockmode; it is released if it is not what is returned,
+ * which is locked likewise.  This is what makes one lock at a time enough
+ * (Lehman and Yao, Efficient Locking for Concurrent Operations on B-Trees,
+ * 1981).  An error if the links lead round in a ring.
  */
 static Buffer
 cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -218,7 +231,9 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 }
 
 /*
- * Step down one level: releases buf, returns the child, pinned only.
+ * Steps down one level: releases buf, returns the child, pinned only.  Between
+ * the two no lock is held; what happens to the child meanwhile
+ * cb_search_move_right() makes good.
  */
 static Buffer
 cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -242,6 +257,10 @@ cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	return cb_rel_read_buffer(kd->rel, child);
 }
 
+/*
+ * The path's page of this level is the one of buf, which is locked.  An error
+ * if the level is higher than a path has room for.
+ */
 static void
 cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 {
@@ -288,12 +307,20 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 }
 
 /*
- * Descend for reading.  Returns the page of the target level, or the root if
+ * Descends for reading.  Returns the page of the target level, or the root if
  * that is lower, pinned and share-locked, that holds the first position right
- * of the cut (forward) or the last one left of it (backward).  descent may be
- * NULL; its low is set if want_low, and its path filled in if there is one.  If
- * it has room for a copy of the root, the next descent begins there.
- * Holds no other lock at any time.
+ * of the cut (forward) or the last one left of it (backward).  Holds no other
+ * lock at any time; the caller holds none on a page, and has a snapshot or a
+ * transaction id that keeps deleted pages from being used again.
+ *
+ * descent may be NULL; its low, palloc'd, is set if want_low, its path filled
+ * in if there is one, and its parent if want_parent and the descent came
+ * through level 1.  If it has room for a copy of the root, the next descent
+ * begins there.
+ *
+ * snapshot: pages are tested for being too new for it (A16); NULL: they are
+ * not.  Comparison functions run under the pages' locks.  A page that is no
+ * page of the tree is an error.  Changes no page, so it serves standbys as well.
  */
 Buffer
 cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
@@ -341,7 +368,12 @@ cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 
 /*
  * A leaf that is known by its block, or the one that has taken over its range:
- * pinned and share-locked.
+ * pinned and share-locked.  Only the block of the hint is used.  The caller has
+ * had a snapshot or a transaction id since it learned of the block, holds no
+ * page lock, and looks whether what it wants has moved right.
+ *
+ * snapshot as for cb_tree_descend_to().  No comparison function runs.  An error
+ * if the block is no leaf.  Serves standbys as well.
  */
 Buffer
 cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
@@ -369,8 +401,8 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 
 /*
  * Sets the hints that name the same page as the first of them, as far as the
- * cuts lie in that page, to the children.  key is that of the cut.  Returns
- * how many.  buf is the page, locked; it is released.
+ * cuts lie in that page, to the children.  key is that of the cut.  Returns how
+ * many, one at least.  buf is the page, share-locked; it is released.
  */
 static int
 cb_search_find_children(const CbKeyDesc *kd, const CbCut *cut, ScanKey key,
@@ -404,9 +436,13 @@ cb_search_find_children(const CbKeyDesc *kd, const CbCut *cut, ScanKey key,
  * key, in the key's value alone, and ascend.  The lower bound of hints[i]'s
  * leaf is not right of cut i; it may have been split or deleted since.
  *
- * All go down in lock step: a page is locked once for all that come through
- * it, and the pages of the next level are read in together.  Holds one lock
- * at a time.
+ * All go down in lock step: a page is locked once for all that come through it,
+ * and the pages of the next level are read in together.  Holds one lock at a
+ * time, none on a leaf but the root, and none on entry and exit.  Nor is
+ * anything pinned on exit: a hint's buffer is where the page was.
+ *
+ * The caller has a snapshot or a transaction id, until the hints are used.
+ * Comparison functions run, under the pages' locks.  Serves standbys as well.
  */
 void
 cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
@@ -446,8 +482,8 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 /* ---------- for writing ---------- */
 
 /*
- * Forgets the root if it was remembered as one below the target: others have put
- * a new one above it, and the caller may have that very page locked (I9).
+ * Forgets the root if it was remembered as one below the target: others have
+ * put a new one above it, and the caller may have that very page locked (I9).
  */
 static void
 cb_search_forget_below(Relation rel, int target_level)
@@ -459,8 +495,9 @@ cb_search_forget_below(Relation rel, int target_level)
 }
 
 /*
- * One attempt of cb_tree_descend_for_write(): InvalidBuffer if an incomplete
- * split had to be finished on the way.
+ * One attempt of cb_tree_descend_for_write(): InvalidBuffer, with no lock, if
+ * an incomplete split had to be finished on the way, or the root remembered was
+ * too low.
  */
 static Buffer
 cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
@@ -521,9 +558,19 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 }
 
 /*
- * Descend for writing: returns the page of the target level, pinned and
+ * Descends for writing: returns the page of the target level, pinned and
  * exclusively locked, that has the first position right of the cut; its split
- * is complete.  The caller may hold locks on pages of lower levels only.
+ * is complete.  Splits found incomplete on the way are finished, so pages may
+ * be changed, and new ones taken, before it returns.
+ *
+ * The caller may hold locks on pages of lower levels only (I9), and has a
+ * snapshot or a transaction id.  On the way there is one lock at a time besides
+ * those, but for what finishing a split needs.  descent may be NULL; its parent
+ * becomes a copy of the level-1 page if want_parent.  It does not want a lower
+ * bound.
+ *
+ * Comparison functions run.  Errors: those of a comparison, a damaged page, no
+ * disk space for a split that has to be finished.
  */
 Buffer
 cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut, int level,

@@ -67,7 +67,10 @@ typedef struct CbShare
 
 /* ---------- finding the neighbour and its downlink ---------- */
 
-/* Locks the right neighbour; false, with no lock: it is in change. */
+/*
+ * Locks the right neighbour exclusively; false, with no lock: it is in change.
+ * The left one is locked already.
+ */
 static bool
 cb_share_lock_right(CbShare *share)
 {
@@ -86,8 +89,10 @@ cb_share_lock_right(CbShare *share)
 }
 
 /*
- * Locks the page with the right neighbour's downlink; false, with no lock on
- * it: the separator stands further up, as it is its parent's first child.
+ * Locks the page with the right neighbour's downlink, exclusively; false, with
+ * no lock on it: the separator stands further up, as it is its parent's first
+ * child.  Both leaves are locked.  Comparison functions run.  The descent may
+ * finish splits of other pages.
  */
 static bool
 cb_share_lock_parent(CbShare *share)
@@ -110,7 +115,10 @@ cb_share_lock_parent(CbShare *share)
 
 /* ---------- planning ---------- */
 
-/* All entries of a leaf, in order; how many. */
+/*
+ * All entries of a leaf, in order, of a copy in the arena's memory; how many.
+ * Comparison functions run, if it is packed.
+ */
 static int
 cb_share_read(CbShare *share, Buffer buf, IndexTuple **items)
 {
@@ -136,7 +144,7 @@ cb_share_collect(CbShare *share, IndexTuple *left)
 	memcpy(share->items + share->nleft, right, sizeof(IndexTuple) * n);
 }
 
-/* The entries of both leaves. */
+/* The entries of both leaves, read from copies; the leaves are locked. */
 static void
 cb_share_collect_both(CbShare *share)
 {
@@ -178,6 +186,7 @@ cb_share_cut(CbShare *share, Size plain, int nparts)
 		share->first[1] < share->nleft;
 }
 
+/* Makes the high keys and the downlink, palloc'd.  Comparison functions run. */
 static void
 cb_share_make_hikeys(CbShare *share)
 {
@@ -210,7 +219,10 @@ cb_share_packs(const CbShare *share, Page left, Page right)
 		cb_tree_measure(share->items, share->n, &plain) * 5 <= plain * 4;
 }
 
-/* Makes two parts if they have the room, else three; false: no way. */
+/*
+ * Makes two parts if they have the room, else three; false: no way.  Both
+ * leaves are locked.  Comparison functions run.
+ */
 static bool
 cb_share_plan(CbShare *share)
 {
@@ -233,7 +245,10 @@ cb_share_plan(CbShare *share)
 	return false;
 }
 
-/* Has the parent room for the separator in place of the one it has? */
+/*
+ * Has the parent room for the separator in place of the one it has?  The parent
+ * is locked, and its items are checked, so that replacing it cannot fail.
+ */
 static bool
 cb_share_fits_parent(const CbShare *share)
 {
@@ -263,6 +278,10 @@ cb_share_link(const CbShare *share, int i, BTCycleId cycleid)
 	}
 }
 
+/*
+ * Logs the action within its critical section: the leaves in full (U12), as for
+ * a split.
+ */
 static void
 cb_share_log(const CbShare *share)
 {
@@ -291,6 +310,10 @@ cb_share_set_downlink(Page parent, OffsetNumber off, IndexTuple downlink)
 								   IndexTupleSize(downlink));
 }
 
+/*
+ * Puts the images in place, as one atomic action.  All pages are exclusively
+ * locked, before and after; nobody else has seen the new one.
+ */
 static void
 cb_share_apply(const CbShare *share)
 {
@@ -318,7 +341,10 @@ cb_share_apply(const CbShare *share)
 	CB_TEST_POINT("share-after");
 }
 
-/* Plans with the pages locked, and does it if there is a way. */
+/*
+ * Plans with the pages locked, and does it if there is a way.  All locks are as
+ * before on return, with that of the new leaf if there is one.
+ */
 static bool
 cb_share_try(CbShare *share, IndexTuple *items)
 {
@@ -339,6 +365,23 @@ cb_share_try(CbShare *share, IndexTuple *items)
 	return true;
 }
 
+/*
+ * Spreads the entries of a leaf that is too full, which are items, over the
+ * leaf, its right neighbour, and a new one if need be, as one atomic action,
+ * and inserts the new one's downlink.  So two leaves become three only if both
+ * are full, as in a B*-tree (Knuth, The Art of Computer Programming, volume 3,
+ * section 6.2.4).
+ *
+ * buf is exclusively locked, its split complete; it is released if it was
+ * done.  False: there is no such neighbour, it is another parent's, or there is
+ * no room; nothing has changed, and buf is still locked.  items do not point
+ * into it.  The caller holds no other page lock.
+ *
+ * Comparison functions run.  Errors, no disk space among them, come before
+ * anything is changed; but one while the downlink is inserted leaves the new
+ * leaf to be found by its left neighbour's link, as after a split.  Takes
+ * memory from the arena and from the current context, which it leaves there.
+ */
 bool
 cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 			  IndexTuple *items, int n)
@@ -372,6 +415,10 @@ cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 
 /* ---------- filling up ---------- */
 
+/*
+ * Has the leaf so much room, or so much to pack, that it may take entries of
+ * its left neighbour?  Its page is locked, or the answer a guess.
+ */
 bool
 cb_share_is_worth_filling(Page page)
 {
@@ -447,6 +494,16 @@ cb_share_try_fill(CbShare *share)
 	return true;
 }
 
+/*
+ * Moves as many of a leaf's last entries to its right neighbour as that can
+ * take, but for one, as one atomic action.  False: it gave nothing; nothing has
+ * changed.
+ *
+ * buf is exclusively locked, its split complete, and it is not the rightmost;
+ * it is released.  The caller holds no other page lock.  Comparison functions
+ * run; an error comes before anything is changed.  Takes memory from the arena
+ * and from the current context, which it leaves there.
+ */
 bool
 cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena)
 {
@@ -468,6 +525,15 @@ cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena)
 	return filled;
 }
 
+/*
+ * Makes an image of the right one of two neighbours that has the left one's
+ * entries as well, with right link and cycle id; its flags say that it is empty
+ * if it is.  False: they do not fit.  Neither page is changed.
+ *
+ * Both are exclusively locked, before and after.  Comparison functions run; so
+ * the caller sees whether all is still locked.  Takes memory from the current
+ * context and leaves it there.
+ */
 bool
 cb_share_merge(const CbKeyDesc *kd, Buffer left_buf, Buffer right_buf,
 			   Page image)
@@ -498,11 +564,11 @@ cb_share_merge(const CbKeyDesc *kd, Buffer left_buf, Buffer right_buf,
 }
 
 /*
- * Redo of XLOG_CB_SHARE.  From right to left: a leaf has its entries before
- * its left neighbour loses them.  The leaves stay locked until all have changed,
- * as on the primary: who reads one that has got entries sees that its left
- * neighbour is another one than before (cb_verify.c); a reader has one page locked
- * at most.
+ * Redo of XLOG_CB_SHARE.  From right to left: a leaf has its entries before its
+ * left neighbour loses them.  The leaves stay locked until all have changed, as
+ * on the primary: who reads one that has got entries sees that its left
+ * neighbour is another one than before (cb_verify.c); a reader has one page
+ * locked at most.
  */
 void
 cb_redo_share(XLogReaderState *record)

@@ -124,7 +124,7 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 /* entries whose encoded size is found at a time */
 #define CB_SPLIT_SAMPLE		128
 
-/* Bytes that items take as plain ones. */
+/* Bytes that items take as plain ones, their line pointers included. */
 Size
 cb_tree_plain_space(IndexTuple *items, int nitems)
 {
@@ -135,7 +135,10 @@ cb_tree_plain_space(IndexTuple *items, int nitems)
 	return space;
 }
 
-/* Bytes that the entries take in bases, about; *plain: as plain entries. */
+/*
+ * Bytes that the entries take in bases, about; *plain: as plain entries.  What
+ * cannot be part of a base counts as it is.  No comparison function runs.
+ */
 Size
 cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
 {
@@ -156,6 +159,12 @@ cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
 	return total;
 }
 
+/*
+ * Cuts items into parts of target bytes, counted as plain ones, and a last one
+ * with the rest; nparts at most.  Returns how many; first[i] is the item at
+ * which part i begins, and first[parts] is nitems, so that first has room for
+ * nparts + 1.
+ */
 int
 cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target, int nparts,
 				  int *first)
@@ -294,6 +303,10 @@ cb_split_plan_full(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	return plan->nparts >= 2;
 }
 
+/*
+ * Chooses the parts, packed or plain; the last resort comes last.  False: there
+ * is no way.  Nothing is compared, and no page is changed.
+ */
 static bool
 cb_split_choose(const CbKeyDesc *kd, bool leaf, IndexTuple *items, int nitems,
 				IndexTuple old_hikey, bool at_end, CbSplitPlan *plan)
@@ -305,7 +318,10 @@ cb_split_choose(const CbKeyDesc *kd, bool leaf, IndexTuple *items, int nitems,
 
 /* ---------- high keys ---------- */
 
-/* Fill in the high keys; those that are made are palloc'd. */
+/*
+ * Fills in the high keys; those that are made are palloc'd, the last is the old
+ * one.  Comparison functions run for a leaf.
+ */
 static void
 cb_split_make_hikeys(const CbKeyDesc *kd, IndexTuple *items, bool leaf,
 					 IndexTuple old_hikey, CbSplitPlan *plan)
@@ -332,8 +348,9 @@ cb_split_add_item(Page page, IndexTuple itup)
 }
 
 /*
- * Build one part as a page image.  The first item of an internal page loses
- * its key.  False: a base does not fit.
+ * Builds one part as a page image, without right link and cycle id; hikey: NULL
+ * for the rightmost page.  The first item of an internal page loses its key.
+ * False: a base does not fit.  Plain items are known to fit: else an error.
  */
 bool
 cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
@@ -359,7 +376,11 @@ cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
 	return true;
 }
 
-/* Build all parts; bufs are the pages that they will go to. */
+/*
+ * Builds all parts; bufs are the pages that they will go to.  All are locked
+ * exclusively, so that cycleid, which was read with them locked, is right for
+ * all (A11).
+ */
 static void
 cb_split_build_all(CbSplitPlan *plan, IndexTuple *items, Buffer *bufs,
 				   PGAlignedBlock *images, BTCycleId cycleid)
@@ -437,6 +458,10 @@ cb_split_set_root(Page meta_page, BlockNumber root, uint32 level)
 	CbPageGetMeta(meta_page)->root_level = level;
 }
 
+/*
+ * A child of a new root is no root, and has its right sibling's downlink; for
+ * the doing side and redo.
+ */
 static void
 cb_split_demote_root(Page page)
 {
@@ -445,8 +470,8 @@ cb_split_demote_root(Page page)
 }
 
 /*
- * Build the image of a new root over the first page of missing; returns how
- * many of the downlinks fit.
+ * Builds the image of a new root over the first page of missing; returns how
+ * many of the downlinks fit, one at least.
  */
 static int
 cb_split_build_root(Page page, int level, CbMissing *missing)
@@ -467,9 +492,11 @@ cb_split_build_root(Page page, int level, CbMissing *missing)
 }
 
 /*
- * The page missing->bufs[0] is the root and was split: put a new root above
- * it, with as many of the downlinks as fit.  Returns how many; their pages
- * are released.
+ * The page missing->bufs[0] is the root and was split: puts a new root above
+ * it, with as many of the downlinks as fit.  Returns how many; their pages are
+ * released, the others still locked.  The metapage is locked last (I9), when
+ * the new root's page, which may need the map or a larger file, has been
+ * taken.  An error (disk full) leaves the downlinks missing.
  */
 static int
 cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
@@ -510,7 +537,10 @@ cb_split_new_root(const CbKeyDesc *kd, CbMissing *missing)
 	return n;
 }
 
-/* Redo of XLOG_CB_NEWROOT. */
+/*
+ * Redo of XLOG_CB_NEWROOT.  The new root is there before the metapage leads to
+ * it; one page is locked at a time.
+ */
 void
 cb_redo_newroot(XLogReaderState *record)
 {
@@ -536,7 +566,8 @@ cb_redo_newroot(XLogReaderState *record)
 
 /*
  * Where in the parent the downlinks go: behind the one that leads to
- * missing->bufs[0].
+ * missing->bufs[0].  It is an error if that one is not there.  The parent is
+ * exclusively locked; comparison functions run.
  */
 static OffsetNumber
 cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbCut *cut,
@@ -553,7 +584,9 @@ cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbCut *cut,
 	return OffsetNumberNext(off);
 }
 
-/* The parent has the room. */
+/*
+ * The parent has the room: one record.  Releases it and the pages of missing.
+ */
 static void
 cb_split_insert_in_place(Relation rel, Buffer parent_buf, OffsetNumber off,
 						 CbMissing *missing, Size len)
@@ -574,7 +607,10 @@ cb_split_insert_in_place(Relation rel, Buffer parent_buf, OffsetNumber off,
 	cb_split_release(missing->bufs, missing->n);
 }
 
-/* The parent lacks the room: split it. */
+/*
+ * The parent lacks the room: splits it, which releases it and the pages of
+ * missing.
+ */
 static void
 cb_split_insert_by_split(const CbKeyDesc *kd, Buffer parent_buf,
 						 OffsetNumber off, CbMissing *missing)
@@ -609,8 +645,11 @@ cb_split_insert_by_split(const CbKeyDesc *kd, Buffer parent_buf,
 }
 
 /*
- * Give the parent its missing downlinks, and release their pages.  On entry
- * all of missing->bufs are exclusively locked.
+ * Gives the parent its missing downlinks, and releases their pages.  On entry
+ * all of missing->bufs are exclusively locked, and on exit nothing is.  Goes up
+ * the tree by recursion if parents have to be split as well: each level keeps
+ * the pages whose downlinks are missing locked until its parent has them, and
+ * then lets them go.
  */
 static void
 cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
@@ -653,10 +692,14 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 }
 
 /*
- * Insert the downlink that a split of this page left missing.  The page itself
+ * Inserts the downlink that a split of this page left missing.  The page itself
  * has one, or is the root: the caller has come to it by its downlink, or by the
- * right link of a page whose split was complete.  buf is exclusively locked, and
- * released.
+ * right link of a page whose split was complete.  buf is exclusively locked,
+ * and released.
+ *
+ * The caller may hold locks on pages of lower levels only.  Comparison
+ * functions run.  An error, for want of disk space perhaps, leaves the split as
+ * incomplete as it was.
  */
 void
 cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf)
@@ -674,6 +717,10 @@ cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf)
 
 /* ---------- the split ---------- */
 
+/*
+ * Logs a split within the critical section that makes it.  The parts are logged
+ * in full, so that their redo needs nothing else (U12).
+ */
 static void
 cb_split_log(Buffer *bufs, int nparts, int level, Buffer *child_bufs,
 			 int nchildren)
@@ -697,7 +744,11 @@ cb_split_log(Buffer *bufs, int nparts, int level, Buffer *child_bufs,
 		PageSetLSN(BufferGetPage(child_bufs[i]), lsn);
 }
 
-/* Put the images in place, as one atomic action. */
+/*
+ * Puts the images in place, as one atomic action.  All pages are exclusively
+ * locked, before and after.  Only lack of memory is an error, before anything
+ * is changed.
+ */
 static void
 cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 				 Buffer *child_bufs, int nchildren)
@@ -727,7 +778,8 @@ cb_split_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int nparts,
 
 /*
  * Installs the images, and tells the parent.  Releases bufs, the pages of the
- * parts, and child_bufs.
+ * parts, and child_bufs, which are all exclusively locked.  child_bufs are let
+ * go first: once the split is in place their downlinks are.
  */
 static void
 cb_split_carry_out(const CbKeyDesc *kd, CbSplitPlan *plan, Buffer *bufs,
@@ -753,13 +805,23 @@ cb_split_carry_out(const CbKeyDesc *kd, CbSplitPlan *plan, Buffer *bufs,
 }
 
 /*
- * Split a page into as many as its new contents need, and tell the parent.
+ * Splits a page into as many as its new contents need, and tells the parent.
  *
  * items: the contents to be, in order, without high key; they must not point
  * into the page itself.  child_bufs: exclusively locked pages whose missing
- * downlinks are among the items.  at_end: entries arrive in order at the
- * tree's right end.  buf is exclusively locked; it and child_bufs are
- * released.  False: the items are too many, and nothing has changed.
+ * downlinks are among the items.  at_end: entries arrive in order at the tree's
+ * right end.  buf is exclusively locked, its split complete; it and child_bufs
+ * are released.  False: the items are too many, and nothing has changed; all
+ * are locked as before.
+ *
+ * The caller holds locks on pages of lower levels at most.  Comparison
+ * functions run.  An error before the split, for want of disk space perhaps,
+ * changes nothing, but that the map lacks pages taken for it until VACUUM finds
+ * them; one after it leaves downlinks missing, which the next writer inserts.
+ * Takes memory from the current context and leaves some of it there.
+ *
+ * Keys are shortened as in a prefix B-tree (cb_key_make_separator).  That new
+ * pages are found by links until their parent knows them is Lehman and Yao's.
  */
 bool
 cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
@@ -796,8 +858,9 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 /* ---------- cutting a leaf as it is ---------- */
 
 /*
- * Makes the left or the right half of a packed leaf: what the other one has
- * is removed.  That cannot fail, as the base was checked (U13).
+ * Makes the left or the right half of a packed leaf, in image: what the other
+ * one has is removed.  That cannot fail, as the base was checked (U13).  The
+ * leaf itself is not changed.
  */
 static void
 cb_split_make_half(Page page, int ordinal, OffsetNumber off, bool left,
@@ -831,7 +894,8 @@ cb_split_set_hikey(Page image, IndexTuple hikey)
 
 /*
  * Finds the place that n of the leaf's entries, base and tail taken together,
- * lie left of, and the separator; NULL: there are no more than n.
+ * lie left of, and the separator, palloc'd; NULL: there are no more than n.
+ * Comparison functions run, with the leaf locked.
  */
 static IndexTuple
 cb_split_find_place(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
@@ -872,7 +936,8 @@ cb_split_find_place(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 
 /*
  * Makes the halves of a leaf of which n entries go to the left, with the
- * separator as its high key; NULL: there is no room for that, or no such place.
+ * separator as its high key, palloc'd; NULL: there is no room for that, or no
+ * such place.  The page is not changed.  Comparison functions run.
  */
 static IndexTuple
 cb_split_make_halves(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
@@ -893,12 +958,14 @@ cb_split_make_halves(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 }
 
 /*
- * Cut a packed leaf in two, each half with its part of base and tail, which
+ * Cuts a packed leaf in two, each half with its part of base and tail, which
  * stays one: the last resort where base and tail together would take more pages
  * than one split makes.  The cut is in the middle; further left where the left
  * half, which may have lost little of its base, has no room for the separator.
- * One entry has, with any separator.  False: there is nothing to cut; nothing
- * has changed.  Locks as for cb_tree_split().
+ * One entry has, with any separator.
+ *
+ * False: there is nothing to cut; nothing has changed.  Locks, comparisons,
+ * errors and memory as for cb_tree_split(); a damaged base is an error as well.
  */
 bool
 cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
@@ -935,8 +1002,8 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 }
 
 /*
- * Redo of XLOG_CB_SPLIT.  The new pages come first: the page that was split
- * is what leads readers to them.
+ * Redo of XLOG_CB_SPLIT.  The new pages come first: the page that was split is
+ * what leads readers to them.
  */
 void
 cb_redo_split(XLogReaderState *record)

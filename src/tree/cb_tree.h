@@ -139,27 +139,14 @@ extern void cb_redo_insert(XLogReaderState *record);
 
 /* cb_churn.c */
 
-/*
- * The table of an index, which is locked; NULL: the table's lock cannot be had at
- * once.  Whoever inserts has it; a worker does not wait for it (B1).
- */
 extern Relation cb_tree_open_table(Relation index);
 extern void cb_tree_close_table(Relation heap);
 
-/*
- * Lets applies with this description ask the table for dead entries, if its
- * lock can be had at once; churn: new entries are likely to be new versions of
- * rows.  The index is locked.  To be undone by cb_churn_end(), or an error.
- */
+/* Applies in between ask the table which entries are dead. */
 extern void cb_churn_begin(CbKeyDesc *kd, bool churn);
 extern void cb_churn_end(CbKeyDesc *kd);
 
-/*
- * Drops entries that are dead to everyone: from the leaf, which is exclusively
- * locked, as one atomic action, and from the batch, whose entries are marked
- * dead.  False: there were none, or not enough reason to look.  entries: those
- * that the batch was made of.
- */
+/* Drops entries that are dead to everyone, of a leaf and a batch. */
 extern bool cb_churn_drop(const CbKeyDesc *kd, Buffer buf,
 						  const CbLeafBatch *batch, CbSortEntry *entries,
 						  CbApplyStats *stats);
@@ -167,21 +154,12 @@ extern void cb_redo_leaf_delete(XLogReaderState *record);
 
 /* cb_repack.c */
 
-/*
- * Merges a copy of a leaf, block blkno, with a batch: all entries in order, in
- * the arena's memory or where they stand, and the places for the record.  The
- * batch loses entries that the leaf's base has already.  Comparison functions
- * run.
- */
+/* Merges a copy of a leaf with a batch. */
 extern int	cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 							CbLeafBatch *batch, CbArena *arena,
 							CbRepack *repack, IndexTuple **items);
 
-/*
- * Packs the leaf with these entries, which cb_repack_merge() has made of it,
- * as one atomic action.  False: they do not fit, or are not to be packed.
- * buf is exclusively locked, before and after.
- */
+/* Packs the leaf with the merged entries. */
 extern bool cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 						   CbArena *arena, CbRepack *repack, IndexTuple *items,
 						   int n);
@@ -189,32 +167,18 @@ extern void cb_redo_leaf_pack(XLogReaderState *record);
 
 /* cb_share.c */
 
-/*
- * Spreads the entries of a leaf that is too full, which are items, over the
- * leaf, its right neighbour, and a new one if need be, as one atomic action,
- * and inserts the new one's downlink.  buf is exclusively locked, and released
- * if it was done; items do not point into it.  False: there is no such
- * neighbour, or it is another parent's; nothing has changed.
- */
+/* Spreads a leaf's entries over it and its right neighbour, in place of a split. */
 extern bool cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
 						  IndexTuple *items, int n);
 extern void cb_redo_share(XLogReaderState *record);
 
-/* Has the leaf so much room, or so much to pack?  Its page is locked. */
+/* Has the leaf so much room, or so much to pack? */
 extern bool cb_share_is_worth_filling(Page page);
 
-/*
- * Moves as many of a leaf's last entries to its right neighbour as that can
- * take, but for one, as one atomic action.  buf is exclusively locked, its
- * split complete, and it is not the rightmost; it is released.  False: it gave
- * nothing.
- */
+/* Moves as many entries as possible to the right neighbour. */
 extern bool cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena);
 
-/*
- * Makes an image of the right one of two neighbours that has the left one's
- * entries as well.  False: they do not fit.  Comparison functions run.
- */
+/* Makes an image of the right leaf with the left one's entries as well. */
 extern bool cb_share_merge(const CbKeyDesc *kd, Buffer left_buf,
 						   Buffer right_buf, Page image);
 
@@ -247,12 +211,6 @@ extern int64 cb_tree_warm(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi)
 /* cb_split.c */
 extern Size cb_tree_plain_space(IndexTuple *items, int nitems);
 extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
-
-/*
- * Cuts items into parts of target bytes, counted as plain ones, and a last one
- * with the rest; nparts at most.  Returns how many; first[i] is the item at
- * which part i begins, and first[parts] is nitems.
- */
 extern int	cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target,
 							  int nparts, int *first);
 extern bool cb_tree_build_page(Page page, uint16 flags, uint16 level,
@@ -295,7 +253,6 @@ extern void cb_tree_bulk_delete(IndexVacuumInfo *info,
 								IndexBulkDeleteCallback callback,
 								void *callback_state);
 
-/* Puts into the map what it lacks, in VACUUM.  NULL: it lacks nothing. */
 extern IndexBulkDeleteResult *cb_tree_complete_map(IndexVacuumInfo *info);
 extern void cb_redo_vacuum_leaf(XLogReaderState *record);
 

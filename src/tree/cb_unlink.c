@@ -93,7 +93,11 @@ typedef struct CbUnlinkPages
 	Buffer		right;			/* of the leaf, if that is merged; or invalid */
 } CbUnlinkPages;
 
-/* Has the leaf lost all its entries, and got none since? */
+/*
+ * Has the leaf lost all its entries, and got none since?  The page is locked,
+ * and not all-zero.  The root of an index that was built without entries counts
+ * as such a leaf.
+ */
 bool
 cb_tree_leaf_is_empty(Page page)
 {
@@ -105,8 +109,8 @@ cb_tree_leaf_is_empty(Page page)
 /* ---------- planning ---------- */
 
 /*
- * The high key of a leaf that is to be merged, or is empty, and is not the
- * rightmost; or NULL.
+ * The high key, palloc'd, of a leaf that is to be merged, or is empty, and is
+ * not the rightmost; or NULL.  The page is share-locked meanwhile.
  */
 static IndexTuple
 cb_unlink_copy_hikey(Relation rel, BlockNumber leaf, bool merge)
@@ -126,8 +130,9 @@ cb_unlink_copy_hikey(Relation rel, BlockNumber leaf, bool merge)
 }
 
 /*
- * The pages on the way to the last position left of the separator; returns
- * the leaf's lower bound, NULL for minus infinity.
+ * The pages on the way to the last position left of the separator; returns the
+ * leaf's lower bound, palloc'd, NULL for minus infinity.  All are hints:
+ * nothing is locked any more.  Comparison functions run.
  */
 static IndexTuple
 cb_unlink_find_path(CbUnlinker *unlinker, IndexTuple separator, CbPath *path)
@@ -144,8 +149,10 @@ cb_unlink_find_path(CbUnlinker *unlinker, IndexTuple separator, CbPath *path)
 
 /*
  * Which pages are to be deleted with the leaf?  False: it has to stay.  All
- * pages of the chain have the leaf's bounds, so the way to what lies left of
- * it leads through their left siblings.
+ * pages of the chain have the leaf's bounds, so the way to what lies left of it
+ * leads through their left siblings.
+ *
+ * No lock is held before or after; the plan is of hints.
  */
 static bool
 cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
@@ -184,6 +191,10 @@ cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 
 /* ---------- locking and checking ---------- */
 
+/*
+ * Pins a page and locks it exclusively; this backend does not have it locked
+ * yet.  An error if it is not one of ours.
+ */
 static Buffer
 cb_unlink_lock_page(Relation rel, BlockNumber blkno)
 {
@@ -216,7 +227,10 @@ cb_unlink_is_level(Page page, int level)
 	return CbPageIsTree(page) && CbPageGetOpaque(page)->level == level;
 }
 
-/* Does a page, which is locked, stand left of the page of its level? */
+/*
+ * Does a page, which is locked, stand left of the page of its level?  If it
+ * does it keeps doing so until it is unlocked.
+ */
 static bool
 cb_unlink_check_left(const CbUnlinkPlan *plan, Buffer left, int level)
 {
@@ -266,7 +280,10 @@ cb_unlink_is_marked(Relation rel, Page page)
 		CbPageGetOpaque(page)->cycleid == _bt_vacuum_cycleid(rel);
 }
 
-/* May the page of a level go, as far as it tells itself? */
+/*
+ * May the page of a level go, as far as it tells itself?  All pages are
+ * locked.  A leaf may if this backend's pin is the only one on it (I8).
+ */
 static bool
 cb_unlink_check_page(Relation rel, const CbUnlinkPages *pages, int level)
 {
@@ -314,6 +331,10 @@ cb_unlink_check_parent(Relation rel, CbUnlinkPages *pages)
 		CB_UNLINK_DONE : CB_UNLINK_AGAIN;
 }
 
+/*
+ * All are locked: may all of them go?  AGAIN: what was seen without locks is
+ * not so any more.
+ */
 static CbUnlinkResult
 cb_unlink_check(Relation rel, CbUnlinkPages *pages)
 {
@@ -325,7 +346,10 @@ cb_unlink_check(Relation rel, CbUnlinkPages *pages)
 	return cb_unlink_check_parent(rel, pages);
 }
 
-/* A page whose split is incomplete, or InvalidBuffer. */
+/*
+ * A page whose split is incomplete, or InvalidBuffer.  All are locked, and stay
+ * so.
+ */
 static Buffer
 cb_unlink_find_incomplete(CbUnlinkPages *pages)
 {
@@ -363,6 +387,10 @@ cb_unlink_finish_split(CbUnlinker *unlinker, CbUnlinkPages *pages,
 
 /* ---------- the deletion ---------- */
 
+/*
+ * Logs the action within its critical section.  Deleted pages are made anew by
+ * redo, and the merged one is logged in full (U12).
+ */
 static void
 cb_unlink_log(CbUnlinkPages *pages, const xl_cb_unlink *xlrec)
 {
@@ -393,8 +421,10 @@ cb_unlink_log(CbUnlinkPages *pages, const xl_cb_unlink *xlrec)
 }
 
 /*
- * All are locked and checked: one atomic action.  merged: the right neighbour
- * with the leaf's entries, or NULL.
+ * All are locked and checked: one atomic action.  They stay locked.  merged:
+ * the right neighbour with the leaf's entries, or NULL.  The transaction id
+ * that tells when the pages are free is read under the locks: who holds a link
+ * to one of them has read it before.
  */
 static void
 cb_unlink_pages(Relation rel, CbUnlinkPages *pages, Page merged)
@@ -482,7 +512,8 @@ cb_redo_unlink(XLogReaderState *record)
 
 /*
  * A page is its parent's only child: the leaf at the end of a chain of such
- * pages, or InvalidBlockNumber.
+ * pages, or InvalidBlockNumber.  One share lock at a time, and none before or
+ * after.
  */
 static BlockNumber
 cb_unlink_follow_single(Relation rel, BlockNumber blkno)
@@ -540,8 +571,8 @@ cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
 }
 
 /*
- * Makes the right neighbour's image with the leaf's entries; false: they do
- * not go together.  Comparison functions run.
+ * Makes the right neighbour's image with the leaf's entries; false: they do not
+ * go together.  Comparison functions run; an error if one has released a lock.
  */
 static bool
 cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
@@ -557,8 +588,9 @@ cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
 }
 
 /*
- * One attempt.  *more: the next leaf to try, if done, as it has no siblings
- * any more; else InvalidBlockNumber.
+ * One attempt.  *more: the next leaf to try, if done, as it has no siblings any
+ * more; else InvalidBlockNumber.  No lock is held before or after.  Memory is
+ * left in the current context, which the caller resets.
  */
 static CbUnlinkResult
 cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
@@ -605,9 +637,17 @@ cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 }
 
 /*
- * Delete the leaf if it is empty and can go, and with it leaves that become
- * able to go.  scan_blkno: how far the pass has come, for the statistics.  The
- * caller holds no lock on a page.
+ * Deletes the leaf if it is empty and can go, and with it leaves that become
+ * able to go.  scan_blkno: how far the pass has come, for the statistics.  If
+ * neighbours keep changing the leaf stays, for the next VACUUM.
+ *
+ * The caller holds no lock on a page, and no pin on the leaf, which would keep
+ * it.  Waits for locks on pages in the order of locks (I9).  Comparison
+ * functions run in descents, under one share lock.  An error, about a damaged
+ * page, leaves the tree as the last complete record did.
+ *
+ * The right neighbour takes over the range, as in Lanin and Shasha's algorithm
+ * (A Symmetric Concurrent B-Tree Algorithm, 1986).
  */
 void
 cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber scan_blkno)
@@ -632,9 +672,13 @@ cb_tree_unlink(CbUnlinker *unlinker, BlockNumber leaf, BlockNumber scan_blkno)
 }
 
 /*
- * Gives the leaf's entries to its right neighbour and deletes the leaf.  False:
- * they do not fit, the leaf is pinned, or it has to stay.  The caller holds no
- * lock on a page.
+ * Gives the leaf's entries to its right neighbour and deletes the leaf, as one
+ * atomic action.  False: they do not fit, the leaf is pinned, or it has to
+ * stay; nothing has changed, but that a split may have been finished.
+ *
+ * The caller holds no lock on a page, one on the table that keeps VACUUM away,
+ * and has a snapshot or a transaction id.  Comparison functions run, with the
+ * pages locked; an error comes before anything is changed.
  */
 bool
 cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
@@ -658,6 +702,14 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 	return result == CB_UNLINK_DONE;
 }
 
+/*
+ * Begins to take leaves out of the tree: for VACUUM's pass, or for one who has
+ * a lock on the table that keeps VACUUM away.
+ *
+ * The unlinker is palloc'd, with a memory context below the current one, until
+ * cb_tree_unlink_finish(); an error frees both.  stats are the caller's and
+ * have to stay as long: deleted pages are counted there.
+ */
 CbUnlinker *
 cb_tree_unlink_begin(Relation rel, IndexBulkDeleteResult *stats)
 {
@@ -673,8 +725,10 @@ cb_tree_unlink_begin(Relation rel, IndexBulkDeleteResult *stats)
 }
 
 /*
- * Pages deleted by this pass may already be free, where transactions begin
- * and end quickly; else a later VACUUM finds them.  tail: of the journal.
+ * Ends what cb_tree_unlink_begin() began, and frees it.  Pages deleted by this
+ * pass may already be free, where transactions begin and end quickly: they are
+ * put into the map; else a later VACUUM finds them.  tail: of the journal.
+ * Holds one share lock at a time.
  */
 void
 cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail)

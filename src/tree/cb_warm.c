@@ -43,7 +43,10 @@ cb_warm_prefetch(CbWarm *warm, OffsetNumber off)
 						  BTreeTupleGetDownLink(downlink));
 }
 
-/* Visits a leaf; false: it is the last one.  *blkno becomes the next one. */
+/*
+ * Visits a leaf, under its share lock; false: it is the last one.  *blkno
+ * becomes the next one.  Comparison functions run when the leaf is unlocked.
+ */
 static bool
 cb_warm_leaf(CbWarm *warm, BlockNumber *blkno)
 {
@@ -66,7 +69,11 @@ cb_warm_leaf(CbWarm *warm, BlockNumber *blkno)
 		cb_key_compare_cut(warm->kd, warm->hi, warm->at.tuple) < 0;
 }
 
-/* Visits the leaves that one level-1 page leads to; false: the range ends. */
+/*
+ * Visits the leaves that one level-1 page leads to; false: the range ends.  No
+ * lock is held before or after.  Allocates in the current context, which the
+ * caller resets.
+ */
 static bool
 cb_warm_run(CbWarm *warm)
 {
@@ -105,7 +112,10 @@ cb_warm_run(CbWarm *warm)
 /*
  * Reads the leaves between two cuts into shared buffers, and lets them count as
  * read and written at present; returns how many.  The caller holds a lock on
- * the index, and has a snapshot.
+ * the index, and has a snapshot.  No page is locked on entry or exit, and one
+ * at a time, shared, in between.
+ *
+ * Comparison functions run.  Nothing is changed, so a standby may call it.
  */
 int64
 cb_tree_warm(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi)
