@@ -267,11 +267,13 @@ extern void cb_desc_share(CbDesc *desc);
 /* both of its locks, to change it */
 extern bool cb_desc_lock(CbDesc *desc, bool wait);
 extern void cb_desc_unlock(CbDesc *desc);
+
 extern CbDesc *cb_desc_find(Relation rel);
 
 /* is it still that of this build in this file? */
 extern bool cb_desc_is_current(const CbDesc *desc, Relation rel);
 extern bool cb_desc_belongs_to(CbDesc *desc, Relation rel);
+
 extern uint64 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from);
 extern CbDesc *cb_desc_attach(const CbKeyDesc *kd, bool wait);
 extern bool cb_desc_detach(CbDesc *desc, uint64 attach_id);
@@ -290,6 +292,7 @@ extern bool cb_desc_has_churn(const CbDesc *desc);
 /* may flushes ask the table for dead rows? */
 extern void cb_desc_pause_asking(CbDesc *desc);
 extern bool cb_desc_may_ask(CbDesc *desc);
+
 extern void cb_desc_forget_database(Oid dboid);
 extern void cb_desc_forget_file(RelFileNode file);
 
