@@ -262,87 +262,37 @@ extern void cb_slot_keep_router(struct CbRouter *router);
 
 extern void cb_desc_shmem_request(uint32 ndescs);
 extern void cb_desc_shmem_startup(uint32 ndescs);
-
-/*
- * desc->lock, shared; released by LWLockRelease().  The server gives a lock to
- * those that share it before those that have long waited to have it alone: here
- * they let these go first.
- */
 extern void cb_desc_share(CbDesc *desc);
 
-/*
- * Both locks of the descriptor, EXCL, to change it.  False, if not to wait: one
- * of them is not free.
- */
+/* both of its locks, to change it */
 extern bool cb_desc_lock(CbDesc *desc, bool wait);
 extern void cb_desc_unlock(CbDesc *desc);
 
-/* of an index that is open; NULL if it has none.  A hint until locked. */
 extern CbDesc *cb_desc_find(Relation rel);
 
-/* is it still the descriptor of this build in this file?  One lock is held. */
+/* is it still that of this build in this file? */
 extern bool cb_desc_is_current(const CbDesc *desc, Relation rel);
-
-/* the same, without the lock held */
 extern bool cb_desc_belongs_to(CbDesc *desc, Relation rel);
 
-/* The attach_id, and from, if it is the relation's and attached; else 0. */
 extern uint64 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from);
-
-/*
- * Finds the index's descriptor, makes and attaches one if it should have one
- * and no sweep is at work.  NULL, or one that may have been detached again.
- * wait: for locks of descriptors, too, as a publication does anyway.  No LWLock
- * held; RowExclusiveLock or AccessShareLock on it.
- */
 extern CbDesc *cb_desc_attach(const CbKeyDesc *kd, bool wait);
-
-/*
- * Detaches: chunks are let go, their entries are still in the journal.
- * attach_id 0: whatever it is.  False: a chunk has an owner.
- */
 extern bool cb_desc_detach(CbDesc *desc, uint64 attach_id);
-
-/* Waits for no lock. */
 extern bool cb_desc_detach_idle(void);
-
-/* Remembers that the journal's tail has moved. */
 extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
-
-/*
- * Shows a worker's error with the index; false: it is shown already.  It is, until
- * a bucket that failed has been flushed.
- */
 extern bool cb_desc_show_error(CbDesc *desc, uint64 attach_id,
 							   const char *message);
-
-/*
- * Sets journal_limit by the index's present size, which it looks up in the file
- * system.
- */
 extern void cb_desc_limit_journal(CbDesc *desc, uint64 attach_id,
 								  Relation rel);
 
-/*
- * Counts entries that were published, and how many came with updates that left
- * the index's columns alone, about.
- */
+/* new versions among what is published */
 extern void cb_desc_note_churn(CbDesc *desc, uint64 attach_id, uint32 n,
 							   uint32 nunchanged);
-
-/* Are new versions a good part of what was published lately? */
 extern bool cb_desc_has_churn(const CbDesc *desc);
 
-/*
- * A flush that had asked the table for dead rows failed: those that follow do
- * not ask, so that what is wrong with the table does not keep entries here.
- */
+/* may flushes ask the table for dead rows? */
 extern void cb_desc_pause_asking(CbDesc *desc);
-
-/* May this flush ask?  Counts it. */
 extern bool cb_desc_may_ask(CbDesc *desc);
 
-/* Detaches and removes the descriptors of a database, or of a file. */
 extern void cb_desc_forget_database(Oid dboid);
 extern void cb_desc_forget_file(RelFileNode file);
 
@@ -353,11 +303,7 @@ typedef struct CbQuiet
 	uint64		lone_gen;
 } CbQuiet;
 
-/*
- * Is the journal of an index without descriptor still as empty as this backend
- * last found it?  If not, whoever reads it to its head now, and finds it empty,
- * notes that.  What is published before the call is told.
- */
+/* is the journal of an index without descriptor empty? */
 extern bool cb_desc_is_quiet(Relation rel, CbQuiet *now);
 extern void cb_desc_note_quiet(Relation rel, const CbQuiet *seen);
 
@@ -400,13 +346,6 @@ typedef struct CbPublishResult
 								 * fails and has its share */
 } CbPublishResult;
 
-/*
- * Appends entries, sorted by (key, TID), to the journal and puts them into
- * the index's buckets, if it has any.  Returns how many: fewer than n only if
- * result->no_room or nrefused.  The caller holds RowExclusiveLock on the index and no
- * LWLock.  Comparison functions may run.  An error leaves a prefix of the
- * entries published.
- */
 extern int	cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 							  CbPublishResult *result);
 
@@ -438,22 +377,9 @@ typedef struct CbBucketView
 	}			chunks[CB_BUCKET_MAX_CHUNKS];
 } CbBucketView;
 
-/*
- * Pins the chunks of the bucket that holds what lies right [left] of the cut;
- * if the view has a hash, only those that may hold it.  Whoever calls this
- * releases to a mark from before, after an error, too.
- */
 extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
 								ScanDirection dir, CbBucketView *view);
-
-/* Are the entries of all chunks in an order that is the chunk's own? */
 extern bool cb_bucket_view_is_sorted(const CbBucketView *view);
-
-/*
- * May entries from below "from" have come into the buckets since, or has the index
- * lost these?  Whoever reads the journal below "from" after the view was opened
- * asks this then.
- */
 extern bool cb_bucket_view_is_late(const CbBucketView *view);
 
 /*
@@ -469,36 +395,19 @@ typedef struct CbChunkRange
 	bool		open;
 } CbChunkRange;
 
-/*
- * Finds the near cut in all chunks of the view at once, before they are asked
- * for their ranges.  Comparison functions run.
- */
 extern void cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
 								  const CbCut *near);
-
-/*
- * The entries of chunk i of the view between two cuts, or, if range->open,
- * from the near one on.  What is palloc'd, and the chunk, must stay while the
- * range is used.  Comparison functions run.
- */
 extern void cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view,
 								 int i, const CbCut *lo, const CbCut *hi,
 								 ScanDirection dir, CbChunkRange *range);
 
 /* ---------- for flushes (cb_seal.c) ---------- */
 
-/*
- * Owns the chunks of a bucket that nobody owns, oldest first, into an array of
- * CB_BUCKET_MAX_CHUNKS; none if the bucket is not of this attachment any more.
- * A negative result: the attachment is gone.
- */
 extern int	cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 bucket,
 						   CbPoolChunk **chunks);
-
-/* Takes owned chunks, which are in the tree, out of all lists; disowns them. */
 extern void cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n);
 
-/* Where a merge of the bucket's range, or a sweep, is to be gone on with. */
+/* where a merge of the bucket's range, or a sweep, is to be gone on with */
 extern CbRangePlace cb_bucket_get_place(uint32 bucket, uint64 attach_id);
 extern void cb_bucket_set_place(uint32 bucket, uint64 attach_id,
 								const CbRangePlace *place);
@@ -516,20 +425,9 @@ typedef struct CbBucketPositions
 	uint64		failing_bytes;	/* of entries that failing buckets hold */
 } CbBucketPositions;
 
-/* False: this attachment is gone. */
 extern bool cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 								CbBucketPositions *positions);
-
-/*
- * The bucket of this attachment with most chunks that nobody owns, or CB_NONE;
- * not one that fails.
- */
 extern uint32 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id);
-
-/*
- * A bucket with a chunk whose first entry lies below pos; *owned: all such
- * chunks are being flushed by others.  failing: may it be one that fails?
- */
 extern uint32 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos,
 								   bool failing, bool *owned);
 
@@ -537,8 +435,6 @@ extern uint32 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos,
 
 extern void cb_failing_note(CbFailing *failing);
 extern void cb_failing_forget(CbFailing *failing);
-
-/* Is its time yet to come? */
 extern bool cb_failing_waits(CbFailing *failing);
 
 static inline bool
@@ -547,14 +443,9 @@ cb_bucket_is_failing(CbBucket *bucket)
 	return cb_load_relaxed(&bucket->failing.failures) != 0;
 }
 
-/*
- * Appends the entries of a bucket to the journal once more, so that the tail can
- * move.  False: others own its chunks, it has none, or the attachment is gone.
- */
+/* so that the journal's tail can pass the entries of a bucket that fails */
 extern bool cb_bucket_append_again(Relation rel, CbDesc *desc,
 								   uint64 attach_id, uint32 bucket);
-
-/* What was published so far may be of entries that were in the journal before. */
 extern void cb_bucket_note_again(CbDesc *desc, uint64 attach_id);
 
 /* ---------- ranges (cb_layout.c) ---------- */

@@ -60,13 +60,17 @@ StaticAssertDecl(sizeof(CbDescCache) <= CB_REL_UPPER_WORDS * sizeof(uint64),
 
 static HTAB *cb_desc_table = NULL;
 
+/*
+ * Asks for the table of ndescs descriptors by file; in the postmaster's request
+ * hook.
+ */
 void
 cb_desc_shmem_request(uint32 ndescs)
 {
 	RequestAddinShmemSpace(hash_estimate_size(ndescs, sizeof(CbDescKey)));
 }
 
-/* The caller holds AddinShmemInitLock. */
+/* Makes that table, or finds it.  The caller holds AddinShmemInitLock. */
 void
 cb_desc_shmem_startup(uint32 ndescs)
 {
@@ -82,9 +86,13 @@ cb_desc_shmem_startup(uint32 ndescs)
 /* ---------- locking ---------- */
 
 /*
- * Those who wait at the gate go on when the lock is held exclusively, and wait
- * for it then like everybody; the next one who wants it closes the gate when
- * they have passed.
+ * Takes desc->lock, shared; released by LWLockRelease().  On entry no lock of
+ * the descriptor is held but, maybe, the publish lock.  No error is raised.
+ *
+ * The server gives a lock to those that share it before those that have long
+ * waited to have it alone: here they let these go first.  Those who wait at the
+ * gate go on when the lock is held exclusively, and wait for it then like
+ * everybody; the next one who wants it closes the gate when they have passed.
  */
 void
 cb_desc_share(CbDesc *desc)
@@ -108,6 +116,11 @@ cb_desc_exclude(CbDesc *desc)
 	LWLockRelease(&desc->gate);
 }
 
+/*
+ * Takes both locks of the descriptor, EXCL, to change it; cb_desc_unlock()
+ * releases them.  False, with neither held, if not to wait: one of them is not
+ * free.  Of LWLocks the table lock may be held on entry, and no other one.
+ */
 bool
 cb_desc_lock(CbDesc *desc, bool wait)
 {
@@ -126,6 +139,7 @@ cb_desc_lock(CbDesc *desc, bool wait)
 	return false;
 }
 
+/* Releases what cb_desc_lock() took. */
 void
 cb_desc_unlock(CbDesc *desc)
 {
@@ -141,6 +155,7 @@ cb_desc_cache(Relation rel)
 	return (CbDescCache *) cb_rel_cache(rel)->upper;
 }
 
+/* The table lock is held. */
 static CbDesc *
 cb_desc_look_up(const RelFileNode *file)
 {
@@ -149,6 +164,14 @@ cb_desc_look_up(const RelFileNode *file)
 	return key ? &cb_pool_descs[key->number] : NULL;
 }
 
+/*
+ * The descriptor of an index that is open, NULL if it has none; standbys have
+ * none.  A hint until locked: it can be made another build's, or another
+ * index's, at any time, which cb_desc_is_current() tells.  The memory stays.
+ *
+ * No LWLock is held on entry: it may read the metapage, which can raise an
+ * error, and takes the table lock, shared.
+ */
 CbDesc *
 cb_desc_find(Relation rel)
 {
@@ -173,6 +196,11 @@ cb_desc_find(Relation rel)
 }
 
 /*
+ * Is the journal of an index without descriptor still as empty as this backend
+ * last found it?  If not, whoever reads it to its head now, and finds it empty,
+ * gives *now to cb_desc_note_quiet().  What is published before the call is
+ * told.  Takes no lock and raises no error; never true in recovery.
+ *
  * Entries are appended with a descriptor, which is counted when it is made, or
  * without, which is counted under the lane before it is done.  So while both
  * counters stand still nothing is.  Redo counts nothing.
@@ -195,8 +223,8 @@ cb_desc_is_quiet(Relation rel, CbQuiet *now)
 
 /*
  * The journal was read to its head, and found empty, after the counters were
- * seen there.  If there is no descriptor now, there was none then, or its removal
- * has been counted.
+ * seen there.  If there is no descriptor now, there was none then, or its
+ * removal has been counted.  Locks and errors as cb_desc_find().
  */
 void
 cb_desc_note_quiet(Relation rel, const CbQuiet *seen)
@@ -205,6 +233,11 @@ cb_desc_note_quiet(Relation rel, const CbQuiet *seen)
 		cb_desc_cache(rel)->quiet = *seen;
 }
 
+/*
+ * Is it still the descriptor of this build in this file?  One of its locks is
+ * held, so nothing is read here: the build id is known since cb_desc_find(), or
+ * the answer is no.
+ */
 bool
 cb_desc_is_current(const CbDesc *desc, Relation rel)
 {
@@ -216,6 +249,10 @@ cb_desc_is_current(const CbDesc *desc, Relation rel)
 		memcmp(desc->build_id, cache->build_id, CB_BUILD_ID_LEN) == 0;
 }
 
+/*
+ * The same, without a lock held: takes desc->lock, shared, for a moment.  A
+ * hint.
+ */
 bool
 cb_desc_belongs_to(CbDesc *desc, Relation rel)
 {
@@ -227,6 +264,11 @@ cb_desc_belongs_to(CbDesc *desc, Relation rel)
 	return result;
 }
 
+/*
+ * The attach_id, and in *from where the entries of its buckets begin, if the
+ * descriptor is the relation's and attached; else 0, and *from is left alone.
+ * Takes desc->lock, shared, for a moment.
+ */
 uint64
 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
 {
@@ -244,6 +286,7 @@ cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from)
 
 /* ---------- detaching ---------- */
 
+/* Under a lock of the descriptor; while that is exclusive none can come. */
 static bool
 cb_desc_has_owner(const CbDesc *desc)
 {
@@ -304,6 +347,15 @@ cb_desc_detach_locked(CbDesc *desc, uint64 attach_id)
 	return detached;
 }
 
+/*
+ * Detaches: chunks are let go, their entries are still in the journal, from
+ * where a sweep moves them to the tree.  attach_id 0: whatever it is.  False: a
+ * chunk has an owner, and it stays attached; true also if it was not attached,
+ * or to another attach_id.
+ *
+ * Waits for both locks of the descriptor; no LWLock is held on entry.  No error
+ * is raised.
+ */
 bool
 cb_desc_detach(CbDesc *desc, uint64 attach_id)
 {
@@ -313,7 +365,9 @@ cb_desc_detach(CbDesc *desc, uint64 attach_id)
 
 /*
  * The pool is full, and nobody flushes what it is full of: the index that has
- * got no entries for longest loses its buckets.  False: all are in use.
+ * got no entries for longest loses its buckets.  It may be one of another
+ * database.  False: all are in use, or a lock of that one is not free; it waits
+ * for no lock.
  */
 bool
 cb_desc_detach_idle(void)
@@ -335,6 +389,11 @@ cb_desc_detach_idle(void)
 		cb_desc_detach_locked(oldest, oldest->attach_id);
 }
 
+/*
+ * Remembers that the journal's tail has moved, to this position at least.
+ * Nothing is done if the attachment is gone.  Takes desc->lock, shared, for a
+ * moment.
+ */
 void
 cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
 {
@@ -349,6 +408,12 @@ cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail)
 	LWLockRelease(&desc->lock);
 }
 
+/*
+ * Shows a worker's error with the index, cut to CB_ERROR_LENGTH; "" takes it
+ * away.  False: it is shown already.  It is, until a bucket that failed has
+ * been flushed.  Nothing is shown if the attachment is gone.  Waits for both
+ * locks of the descriptor; no LWLock is held on entry.
+ */
 bool
 cb_desc_show_error(CbDesc *desc, uint64 attach_id, const char *message)
 {
@@ -380,6 +445,11 @@ cb_desc_journal_limit(Relation rel)
 	return Max((uint64) cb_journal_limit * 1024, Min(2 * pool, part));
 }
 
+/*
+ * Sets journal_limit by the index's present size, which it looks up in the file
+ * system: that can raise an error, and no LWLock is held.  What is set is a
+ * hint.
+ */
 void
 cb_desc_limit_journal(CbDesc *desc, uint64 attach_id, Relation rel)
 {
@@ -395,6 +465,10 @@ cb_desc_limit_journal(CbDesc *desc, uint64 attach_id, Relation rel)
 /* one in so many is a good part */
 #define CB_DESC_CHURN_PART	16
 
+/*
+ * Counts n entries that were published, and how many came with updates that
+ * left the index's columns alone, about.  Hints: no lock is taken.
+ */
 void
 cb_desc_note_churn(CbDesc *desc, uint64 attach_id, uint32 n, uint32 nunchanged)
 {
@@ -416,6 +490,7 @@ cb_desc_note_churn(CbDesc *desc, uint64 attach_id, uint32 n, uint32 nunchanged)
 					 unchanged * (CB_DESC_RECENT / 2) / recent);
 }
 
+/* Are new versions a good part of what was published lately?  A hint. */
 bool
 cb_desc_has_churn(const CbDesc *desc)
 {
@@ -428,12 +503,18 @@ cb_desc_has_churn(const CbDesc *desc)
 /* flushes that do not ask the table after one that did has failed */
 #define CB_DESC_PAUSE		256
 
+/*
+ * A flush that had asked the table for dead rows failed: those that follow do
+ * not ask, so that what is wrong with the table does not keep entries here.
+ * Takes no lock and cannot fail: called within PG_CATCH.
+ */
 void
 cb_desc_pause_asking(CbDesc *desc)
 {
 	cb_store_relaxed(&desc->npaused, CB_DESC_PAUSE);
 }
 
+/* May this flush ask?  Counts it; two that count at once may be one. */
 bool
 cb_desc_may_ask(CbDesc *desc)
 {
@@ -472,6 +553,12 @@ cb_desc_remove(CbDesc *desc, bool wait)
 	return true;
 }
 
+/*
+ * Detaches and removes the descriptor of a file, if it has one: the file is not
+ * that of an index any more, or an index is built in it.  A descriptor with an
+ * owned chunk stays.  Waits for the table lock and the descriptor's; no LWLock
+ * is held on entry.
+ */
 void
 cb_desc_forget_file(RelFileNode file)
 {
@@ -486,6 +573,7 @@ cb_desc_forget_file(RelFileNode file)
 	LWLockRelease(&cb_pool->table_lock);
 }
 
+/* The same for all descriptors of a database. */
 void
 cb_desc_forget_database(Oid dboid)
 {
@@ -504,7 +592,10 @@ cb_desc_forget_database(Oid dboid)
 
 /* ---------- making ---------- */
 
-/* A descriptor that is free, or that another index has long not used. */
+/*
+ * A descriptor that is free, or that another index has long not used, which
+ * loses it.  The table lock is held, EXCL; waits for no lock.
+ */
 static CbDesc *
 cb_desc_take_free(void)
 {
@@ -556,7 +647,11 @@ cb_desc_enter(CbDesc *desc, Relation rel, const uint8 *build_id, bool wait)
 	return key != NULL;
 }
 
-/* The index's descriptor, made if need be; NULL: none is to be had. */
+/*
+ * The index's descriptor, made if need be; NULL: none is to be had.  It is of
+ * an earlier build if it could not be removed.  No LWLock is held on entry, nor
+ * on return; wait: for locks.
+ */
 static CbDesc *
 cb_desc_make(Relation rel, bool wait)
 {
@@ -595,6 +690,7 @@ typedef struct CbAttach
 	IndexTuple *fences;
 } CbAttach;
 
+/* Takes both locks if there is something to attach; false: neither is held. */
 static bool
 cb_attach_lock(void *arg)
 {
@@ -609,7 +705,10 @@ cb_attach_lock(void *arg)
 	return false;
 }
 
-/* Makes the list of buckets; fewer than wanted if they run out. */
+/*
+ * Makes the list of buckets; fewer than wanted if they run out, false if there
+ * are none at all.  The descriptor is locked, EXCL.
+ */
 static bool
 cb_attach_make_buckets(CbAttach *attach)
 {
@@ -639,7 +738,11 @@ cb_attach_make_buckets(CbAttach *attach)
 	return desc->nbuckets > 0;
 }
 
-/* Under the lane: head is where the next entry will be. */
+/*
+ * Under the descriptor's locks and the lane: head is where the next entry will
+ * be.  Appends nothing; if there are no buckets to be had the descriptor stays
+ * as it is.
+ */
 static int
 cb_attach_at_head(void *arg, int first, int n, CbPos head)
 {
@@ -764,6 +867,18 @@ cb_attach_is_time(Relation rel)
 	return true;
 }
 
+/*
+ * Finds the index's descriptor, makes and attaches one if it should have one
+ * and no sweep is at work.  NULL, or one that need not be attached: it could
+ * not be, may have been detached again, or is of an earlier build and could not
+ * be removed.  The caller sees that under a lock.
+ *
+ * wait: for locks of descriptors, too, as a publication does anyway; the sweep
+ * lock is taken only if it is free.  No LWLock is held; RowExclusiveLock or
+ * AccessShareLock on the index is.  Catalogs and pages are read, and memory is
+ * allocated in the current context, so errors can be raised; no comparison
+ * runs.
+ */
 CbDesc *
 cb_desc_attach(const CbKeyDesc *kd, bool wait)
 {

@@ -37,6 +37,10 @@
 #define CB_FAILING_RETRY_MS		1000	/* after the first failure */
 #define CB_FAILING_RETRY_MAX_MS	60000
 
+/*
+ * One more failure in a row: workers leave it alone until a time that doubles
+ * with each, up to a minute.  No lock, no error: called within PG_CATCH.
+ */
 void
 cb_failing_note(CbFailing *failing)
 {
@@ -48,6 +52,7 @@ cb_failing_note(CbFailing *failing)
 												 Min(wait, CB_FAILING_RETRY_MAX_MS)));
 }
 
+/* It does not fail, or not any more.  A hint, as all of these. */
 void
 cb_failing_forget(CbFailing *failing)
 {
@@ -59,6 +64,7 @@ cb_failing_forget(CbFailing *failing)
 	cb_store_relaxed(&failing->reports, 0);
 }
 
+/* Has it failed, and is its time to be tried again yet to come?  A hint. */
 bool
 cb_failing_waits(CbFailing *failing)
 {
@@ -115,7 +121,10 @@ static const CbAppendSink cb_again_sink = {
 	.unlock = cb_again_unlock
 };
 
-/* Lists the entries of the owned chunks, where they stand; returns how many. */
+/*
+ * Lists the entries of the owned chunks, where they stand; returns how many.
+ * The list is palloc'd.
+ */
 static int
 cb_again_collect(CbPoolChunk **chunks, int nchunks, CbSortEntry **entries)
 {
@@ -137,7 +146,11 @@ cb_again_collect(CbPoolChunk **chunks, int nchunks, CbSortEntry **entries)
 	return n;
 }
 
-/* Appends the entries of owned chunks; false: not all of them. */
+/*
+ * Appends the entries of owned chunks; false: not all of them, and minpos stays
+ * as it was.  No LWLock is held; waits for both locks of the descriptor at the
+ * end.
+ */
 static bool
 cb_again_append(Relation rel, CbAgain *again, CbPoolChunk **chunks, int nchunks)
 {
@@ -159,7 +172,14 @@ cb_again_append(Relation rel, CbAgain *again, CbPoolChunk **chunks, int nchunks)
 	return true;
 }
 
-/* The caller holds RowExclusiveLock on the index and no LWLock. */
+/*
+ * Appends the entries of a bucket to the journal once more, so that the tail
+ * can move.  False: others own its chunks, it has none, the attachment is gone,
+ * or the journal is not the one that it knew: then it is detached.
+ *
+ * The caller holds RowExclusiveLock on the index and no LWLock.  The chunks are
+ * owned meanwhile, and given back, also after an error.  No comparison runs.
+ */
 bool
 cb_bucket_append_again(Relation rel, CbDesc *desc, uint64 attach_id,
 					   uint32 bucket)
@@ -186,6 +206,11 @@ cb_bucket_append_again(Relation rel, CbDesc *desc, uint64 attach_id,
 	return done;
 }
 
+/*
+ * What was published so far may be of entries that were in the journal before:
+ * a drain is not done until the tail has passed them (I4).  Waits for the
+ * publish lock; nothing is done if the attachment is gone.
+ */
 void
 cb_bucket_note_again(CbDesc *desc, uint64 attach_id)
 {

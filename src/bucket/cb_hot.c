@@ -54,6 +54,10 @@ cb_hot_shmem_size(const CbHotShape *shape)
 	return add_size(size, mul_size(shape->nlines, sizeof(CbHotLine)));
 }
 
+/*
+ * Asks for memory by hot_size, or in proportion to pool_size: that of all
+ * cache-buckets, in bytes.  In the postmaster's request hook.
+ */
 void
 cb_hot_shmem_request(uint64 pool_size)
 {
@@ -65,7 +69,10 @@ cb_hot_shmem_request(uint64 pool_size)
 	cb_change_shmem_request(shape.ncounts);
 }
 
-/* AddinShmemInitLock is not held. */
+/*
+ * Makes the tables, or finds them; pool_size as before.  AddinShmemInitLock is
+ * not held.
+ */
 void
 cb_hot_shmem_startup(uint64 pool_size)
 {
@@ -88,6 +95,7 @@ cb_hot_shmem_startup(uint64 pool_size)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* Are any kept?  False: hot_size is 0, or the library not preloaded. */
 bool
 cb_hot_is_kept(void)
 {
@@ -103,6 +111,12 @@ cb_hot_has_owner(uint64 attach_id)
 	return cb_hot_set != NULL && attach_id != 0 && attach_id <= PG_UINT32_MAX;
 }
 
+/*
+ * Keeps a copy of what is the only entry of the value with this hash in the
+ * tree.  It is in this leaf, which is share-locked: so the count is that of the
+ * leaf as it was read.  An entry larger than CB_HOT_MAX_TUPLE is not kept, nor
+ * is any while another writes to its line.
+ */
 void
 cb_hot_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber leaf,
 			IndexTuple itup)
@@ -118,6 +132,11 @@ cb_hot_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber leaf,
 	cb_hotset_put(cb_hot_set, &item);
 }
 
+/*
+ * Copies the entry kept for a value with this hash, maybe for another such
+ * value, and tells its leaf; false: none.  The caller has looked at all upper
+ * levels first (I2), and compares the entry with the value.
+ */
 bool
 cb_hot_find(Relation rel, uint64 attach_id, uint32 hash, CbHotTuple *tuple,
 			BlockNumber *leaf)
@@ -134,6 +153,7 @@ cb_hot_find(Relation rel, uint64 attach_id, uint32 hash, CbHotTuple *tuple,
 	return true;
 }
 
+/* The entry is of no use, as its row is dead to everyone. */
 void
 cb_hot_drop(uint64 attach_id, uint32 hash)
 {

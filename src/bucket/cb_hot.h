@@ -40,28 +40,13 @@ typedef union CbHotTuple
 	uint64		words[CB_HOTSET_DATA];
 } CbHotTuple;
 
-/* pool_size: of all cache-buckets, in bytes */
 extern void cb_hot_shmem_request(uint64 pool_size);
 extern void cb_hot_shmem_startup(uint64 pool_size);
-
-/* Are any kept?  False: hot_size is 0, or the library not preloaded. */
 extern bool cb_hot_is_kept(void);
-
-/*
- * Keeps what is the only entry of the value with this hash in the tree.  It is
- * in this leaf, which is share-locked.
- */
 extern void cb_hot_keep(Relation rel, uint64 attach_id, uint32 hash,
 						BlockNumber leaf, IndexTuple itup);
-
-/*
- * The entry kept for a value with this hash, maybe for another such value, and
- * its leaf; false: none.  The caller has looked at all upper levels.
- */
 extern bool cb_hot_find(Relation rel, uint64 attach_id, uint32 hash,
 						CbHotTuple *tuple, BlockNumber *leaf);
-
-/* The entry is of no use. */
 extern void cb_hot_drop(uint64 attach_id, uint32 hash);
 
 #endif							/* CB_HOT_H */

@@ -20,6 +20,10 @@
 /* so many neighbours without entries are of keys that nobody inserts */
 #define CB_LAYOUT_UNUSED	4
 
+/*
+ * Takes both locks of the descriptor, EXCL; false, with neither held: the
+ * attachment is gone, or one of them is not free, and not to wait.
+ */
 static bool
 cb_layout_lock(CbDesc *desc, uint64 attach_id, bool wait)
 {
@@ -42,6 +46,10 @@ cb_layout_find(const CbDesc *desc, uint32 number)
 	return i;
 }
 
+/*
+ * The chunk of the bucket that takes entries takes no more.  Both locks are
+ * held: nobody fills it.
+ */
 static void
 cb_layout_seal_active(CbBucket *bucket)
 {
@@ -54,6 +62,10 @@ cb_layout_seal_active(CbBucket *bucket)
 	}
 }
 
+/*
+ * Lists a chunk in one more bucket, which has room for it.  Both locks are
+ * held.
+ */
 static void
 cb_layout_list_chunk(CbBucket *bucket, uint32 number)
 {
@@ -75,7 +87,10 @@ cb_layout_max_buckets(void)
 	return CB_DESC_MAX_BUCKETS;
 }
 
-/* Puts a bucket for [separator, ...) behind number i. */
+/*
+ * Puts a bucket for [separator, ...) behind number i.  False: no bucket is to
+ * be had, and nothing is changed.  Both locks are held; cannot fail.
+ */
 static bool
 cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
 {
@@ -135,7 +150,11 @@ cb_layout_lists(const CbBucket *bucket, uint32 number)
 	return false;
 }
 
-/* Joins buckets i and i + 1. */
+/*
+ * Joins buckets i and i + 1, which together have no more chunks than one may
+ * list.  Both locks are held; the buckets' own are not needed, as nobody reads
+ * a list.
+ */
 static void
 cb_layout_join(CbDesc *desc, uint32 i)
 {
@@ -192,9 +211,15 @@ cb_layout_make_room(CbDesc *desc, uint32 bucket)
 }
 
 /*
- * Divides a bucket at a separator of the tree.  False: it is not of this
- * attachment any more, the separator is too large or not inside, or there is
- * no bucket to be had.
+ * Divides a bucket at a separator of the tree, which is copied.  False: it is
+ * not of this attachment any more, its ranges have changed since they were
+ * compared, the separator is too large or not inside, or there is no bucket to
+ * be had.
+ *
+ * No LWLock is held on entry; it waits for both locks of the descriptor.
+ * Comparisons run before that, and errors can be raised: the slot is released
+ * by the caller then.  The caller may own chunks of the bucket: both parts list
+ * them.
  */
 bool
 cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
@@ -238,9 +263,10 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 }
 
 /*
- * Joins a bucket with its right neighbour if both hold little, and that one does
- * not fail: what waits for a bad leaf shall not become more.  False: they do not,
- * the descriptor is locked, or it is not of this attachment any more.
+ * Joins a bucket with its right neighbour if both hold little, and that one
+ * does not fail: what waits for a bad leaf shall not become more.  False: they
+ * do not, the descriptor is locked, or it is not of this attachment any more.
+ * Waits for no lock; raises no error.
  */
 bool
 cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)

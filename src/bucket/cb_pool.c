@@ -75,7 +75,10 @@ cb_pool_llc_size(void)
 	return kilobytes * 1024;
 }
 
-/* The pool's size by the settings, in bytes; 0: no buckets. */
+/*
+ * The pool's size by the settings, in bytes; 0: no buckets.  They do not change
+ * while the server runs, so those who ask at its start come to the same.
+ */
 uint64
 cb_pool_size_bytes(void)
 {
@@ -118,6 +121,10 @@ cb_pool_aligned(Size n, Size size)
 	return add_size(mul_size(n, size), PG_CACHE_LINE_SIZE);
 }
 
+/*
+ * Asks for the memory of the pool, of the descriptors' table and of hot
+ * entries; in the postmaster's request hook.
+ */
 void
 cb_pool_shmem_request(void)
 {
@@ -215,7 +222,10 @@ cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
 	cb_freelist_init(&cb_pool->free_buckets, bucket_links, shape->nbuckets);
 }
 
-/* In the postmaster, before any backend is there. */
+/*
+ * Makes the pool and what stands beside it, or finds it.  In the postmaster,
+ * before any backend is there; AddinShmemInitLock is not held.
+ */
 void
 cb_pool_shmem_startup(void)
 {
@@ -259,7 +269,10 @@ cb_pool_shmem_startup(void)
 	LWLockRegisterTranche(tranche + 3, "CacheBatchPublish");
 }
 
-/* Is it time to flush even buckets that are not full? */
+/*
+ * Is it time to flush even buckets that are not full?  This and the two that
+ * follow are hints, taken without a lock; the pool exists.
+ */
 bool
 cb_pool_is_low(void)
 {
@@ -283,7 +296,11 @@ cb_pool_is_nearly_full(void)
 		Max(cb_pool->nchunks / CB_POOL_LAST_PART, CB_POOL_LAST_MIN);
 }
 
-/* The number of an empty chunk, held for one list; CB_NONE: no room. */
+/*
+ * The number of an empty chunk, held for one list, which the caller puts it
+ * into; CB_NONE: no room.  Called under that bucket's lock: waits for nothing
+ * and cannot fail.
+ */
 uint32
 cb_pool_open_chunk(void)
 {
@@ -300,7 +317,10 @@ cb_pool_open_chunk(void)
 	return number;
 }
 
-/* Called by whoever gave up the last hold. */
+/*
+ * Called by whoever gave up the last hold; the chunk is RETIRED.  Waits for
+ * nothing.
+ */
 void
 cb_pool_free_chunk(CbPoolChunk *chunk)
 {
@@ -311,7 +331,8 @@ cb_pool_free_chunk(CbPoolChunk *chunk)
 /*
  * The bucket that holds most chunks and is not asked to be flushed yet, of any
  * index, but not one that has failed until its time has come; NULL if there is
- * none.  Looks without locks: a hint.
+ * none.  Looks without locks: a hint.  The next call in this process begins to
+ * look behind the one that was found.
  */
 CbBucket *
 cb_pool_fullest_bucket(void)

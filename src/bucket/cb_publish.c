@@ -50,6 +50,10 @@ typedef struct CbPublish
 
 /* ---------- under the locks ---------- */
 
+/*
+ * Takes the publish lock, if there is a descriptor, and sees that it still is
+ * what the routing knew; false, with no lock held: look again.
+ */
 static bool
 cb_publish_lock(void *arg)
 {
@@ -244,6 +248,11 @@ cb_publish_make_room(CbPublish *pub, int first, int n)
 	return i - first;
 }
 
+/*
+ * With the publish lock and the lane: how many of the entries may be appended
+ * at head.  Room for them is made here, and stays while the locks are held
+ * (B2).
+ */
 static int
 cb_publish_reserve(void *arg, int first, int n, CbPos head)
 {
@@ -270,7 +279,10 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 	return cb_publish_make_room(pub, first, n);
 }
 
-/* Copies the entries, which are in the journal now, into the chunks. */
+/*
+ * Copies the entries, which are in the journal now, into the chunks.  With the
+ * publish lock and the lane; there is room, so it cannot fail (I6).
+ */
 static void
 cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 {
@@ -386,6 +398,18 @@ cb_publish_set_length(CbPublish *pub)
 	}
 }
 
+/*
+ * Appends entries, sorted by (key, TID), to the journal and puts copies of them
+ * into the index's buckets.  An index that should have some gets them here.
+ * Returns how many, from the first on: fewer than n only if result->no_room or
+ * nrefused.  Then the caller makes room, or takes the next ones another way,
+ * and calls again.
+ *
+ * The caller holds RowExclusiveLock on the index and no LWLock.  Comparison
+ * functions may run, with no lock held.  An error leaves a prefix of the
+ * entries published.  Not in recovery.  There is no full barrier at the end:
+ * staging adds it (I3).
+ */
 int
 cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 				  CbPublishResult *result)

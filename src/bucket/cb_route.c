@@ -45,7 +45,7 @@ cb_route_make_table(void)
 							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* Gives up one use; the last one frees it. */
+/* Gives up one use; the last one frees it.  Cannot fail. */
 void
 cb_route_unref(CbRouter *router)
 {
@@ -70,6 +70,10 @@ cb_route_forget_all(void)
 	}
 }
 
+/*
+ * The backend's entry for the index, made if need be.  It can go with the next
+ * call, when there are too many.
+ */
 static CbRouterEntry *
 cb_route_find(Oid indexoid)
 {
@@ -90,6 +94,10 @@ cb_route_find(Oid indexoid)
 	return entry;
 }
 
+/*
+ * A router with one user and room for so many ranges; it lives until the last
+ * cb_route_unref().
+ */
 static CbRouter *
 cb_route_make(uint32 allocated)
 {
@@ -115,6 +123,7 @@ typedef struct CbRouteCheck
 	bool		same;
 } CbRouteCheck;
 
+/* Takes the publish lock; false, without it: the attachment is gone. */
 static bool
 cb_route_check_lock(void *arg)
 {
@@ -166,7 +175,10 @@ cb_route_check(Relation rel, CbDesc *desc, uint64 attach_id)
 
 /* ---------- the router ---------- */
 
-/* The lower bound of bucket i, NULL: minus infinity. */
+/*
+ * The lower bound of bucket i, NULL: minus infinity.  It is the router's, and
+ * good for as long as that is kept.
+ */
 IndexTuple
 cb_route_fence(const CbRouter *router, uint32 i)
 {
@@ -233,9 +245,14 @@ cb_route_read(Relation rel, CbDesc *desc)
 }
 
 /*
- * The router of the index's attachment, as it is now or was a moment ago;
- * NULL: it is not attached.  The slot keeps it until it is released to a mark
- * from before: a comparison function may come here as well.
+ * The router of the index's attachment, as it is now or was a moment ago; NULL:
+ * it is not attached.  The slot keeps it until it is released to a mark from
+ * before: a comparison function may come here as well.
+ *
+ * No LWLock is held on entry.  At the first use of an attachment the journal's
+ * head is looked at, so pages are read, and the publish lock is waited for.
+ * Errors can be raised, one if the slot has no room for a router; no comparison
+ * runs.
  */
 CbRouter *
 cb_route_get(const CbKeyDesc *kd, CbDesc *desc)
@@ -282,7 +299,8 @@ cb_route_number(const CbRouter *router, int64 number, uint32 *low, uint32 *high)
 
 /*
  * The bucket that holds what lies right of the cut, or left of it when going
- * backward.
+ * backward: its place in the descriptor's list, if the router is up to date.
+ * Comparisons run, unless numbers alone tell; no LWLock is held.
  */
 uint32
 cb_route_cut(const CbKeyDesc *kd, const CbRouter *router, const CbCut *cut,
@@ -307,7 +325,10 @@ cb_route_cut(const CbKeyDesc *kd, const CbRouter *router, const CbCut *cut,
 	return low;
 }
 
-/* The bucket that an entry belongs to. */
+/*
+ * The bucket that an entry belongs to, as its place in the list.  Comparisons
+ * run; no LWLock is held.
+ */
 uint32
 cb_route_entry(const CbKeyDesc *kd, const CbRouter *router, IndexTuple itup)
 {

@@ -14,6 +14,7 @@
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
+/* Shares desc->lock; false, without it: the attachment is gone. */
 static bool
 cb_seal_lock(CbDesc *desc, uint64 attach_id)
 {
@@ -44,6 +45,16 @@ cb_seal_take(CbBucket *bucket, CbPoolChunk **chunks)
 	return n;
 }
 
+/*
+ * Owns the chunks of a bucket that nobody owns, oldest first, into an array of
+ * CB_BUCKET_MAX_CHUNKS, and returns how many; they take no more entries.  None
+ * if the bucket is not of this attachment any more, or the slot has no room.  A
+ * negative result: the attachment is gone.
+ *
+ * No LWLock is held on entry, nor on return; the publish lock is waited for.
+ * The slot owns the chunks until cb_bucket_retire(), or until it is released to
+ * a mark from before, which the caller sees to, after an error as well (B3).
+ */
 int
 cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
 			   CbPoolChunk **chunks)
@@ -90,6 +101,7 @@ cb_seal_unlink(CbBucket *bucket, CbPoolChunk *chunk, TimestampTz now)
 	(void) cb_chunk_release(&chunk->chunk); /* the owner's hold is left */
 }
 
+/* Takes owned chunks out of a bucket's list; desc->lock is shared. */
 static void
 cb_seal_unlink_all(CbBucket *bucket, CbPoolChunk **chunks, int n,
 				   TimestampTz now)
@@ -111,6 +123,12 @@ cb_seal_is_listed(CbPoolChunk **chunks, int n)
 	return false;
 }
 
+/*
+ * Takes chunks, all owned by this backend, out of all lists; disowns them, and
+ * wakes who waits for that.  Their entries have reached the tree or runs, in
+ * WAL (I1).  Readers that have pinned a chunk keep it.  No LWLock is held on
+ * entry; cannot fail.
+ */
 void
 cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n)
 {
@@ -136,8 +154,9 @@ cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n)
 }
 
 /*
- * The bucket may be another attachment's by now, or become one's: its place is
- * for one only.
+ * Where a merge of the bucket's range is to be gone on with; all zero if there
+ * is no such place.  The bucket may be another attachment's by now, or become
+ * one's: its place is for one only.  Takes the bucket's lock for a moment.
  */
 CbRangePlace
 cb_bucket_get_place(uint32 number, uint64 attach_id)
@@ -152,6 +171,9 @@ cb_bucket_get_place(uint32 number, uint64 attach_id)
 	return place;
 }
 
+/*
+ * Notes it, for this attachment alone; later ones of the bucket do not see it.
+ */
 void
 cb_bucket_set_place(uint32 number, uint64 attach_id, const CbRangePlace *place)
 {
@@ -163,7 +185,11 @@ cb_bucket_set_place(uint32 number, uint64 attach_id, const CbRangePlace *place)
 	LWLockRelease(&bucket->lock);
 }
 
-/* The sweep lock is held. */
+/*
+ * Where a sweep is to be gone on with; all zero if there is no such place, or
+ * the attachment is gone.  The sweep lock is held; desc->lock is taken for a
+ * moment.
+ */
 CbSweepPlace
 cb_desc_get_sweep_place(CbDesc *desc, uint64 attach_id)
 {
@@ -177,6 +203,7 @@ cb_desc_get_sweep_place(CbDesc *desc, uint64 attach_id)
 	return place;
 }
 
+/* Notes it; nothing is done if the attachment is gone.  Locks as above. */
 void
 cb_desc_set_sweep_place(CbDesc *desc, uint64 attach_id,
 						const CbSweepPlace *place)
@@ -188,6 +215,13 @@ cb_desc_set_sweep_place(CbDesc *desc, uint64 attach_id,
 	}
 }
 
+/*
+ * Where the attachment stands in the journal; false: it is gone, and *positions
+ * says nothing.  The head is read first, under the publish lock: what was
+ * published before the call lies below it, and what is published later lies at
+ * it or above, so no entry comes below min any more.  No LWLock is held on
+ * entry, nor on return; raises no error.
+ */
 bool
 cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 					CbBucketPositions *positions)
@@ -242,6 +276,11 @@ cb_seal_count_free(CbBucket *bucket)
 	return n;
 }
 
+/*
+ * The bucket of this attachment with most chunks that nobody owns, or CB_NONE;
+ * not one that fails.  A hint once it returns.  Takes desc->lock and buckets'
+ * locks, shared.
+ */
 uint32
 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 {
@@ -271,6 +310,12 @@ cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 	return found;
 }
 
+/*
+ * A bucket with a chunk whose first entry lies below pos, and that nobody owns,
+ * or CB_NONE; *owned: a chunk with such an entry is being flushed by others, so
+ * the caller may wait for desc->cv.  failing: may it be a bucket that fails?
+ * Takes desc->lock and buckets' locks, shared.
+ */
 uint32
 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool failing,
 					 bool *owned)

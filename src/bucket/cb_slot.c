@@ -40,13 +40,18 @@ cb_slot_exit(int code, Datum arg)
 	cb_slot_release_to(none);
 }
 
+/* How much the slot holds now, for cb_slot_release_to(). */
 CbSlotMark
 cb_slot_mark(void)
 {
 	return cb_slot;
 }
 
-/* Is there room for so many more? */
+/*
+ * Is there room for so many more pins and owned chunks?  To be asked before any
+ * is taken, with no lock held: the first time it sees to it that all is given
+ * back when the process ends.
+ */
 bool
 cb_slot_has_room(int npins, int nowned)
 {
@@ -59,7 +64,10 @@ cb_slot_has_room(int npins, int nowned)
 		cb_slot.nowned + nowned <= CB_SLOT_OWNED;
 }
 
-/* The bucket that lists the chunk is locked, so it is not free. */
+/*
+ * Pins a chunk: it is not freed until the slot is released.  The bucket that
+ * lists it is locked, so it is not free.  There is room; cannot fail.
+ */
 void
 cb_slot_pin(CbPoolChunk *chunk)
 {
@@ -68,7 +76,10 @@ cb_slot_pin(CbPoolChunk *chunk)
 	cb_chunk_hold(&chunk->chunk);
 }
 
-/* As above; false: somebody else owns it. */
+/*
+ * Owns a chunk, which is a hold as well.  The bucket that lists it is locked
+ * exclusively, and there is room.  False: somebody else owns it.
+ */
 bool
 cb_slot_own(CbPoolChunk *chunk)
 {
@@ -79,6 +90,7 @@ cb_slot_own(CbPoolChunk *chunk)
 	return true;
 }
 
+/* Gives up a hold; the last one frees the chunk. */
 static void
 cb_slot_let_go(CbPoolChunk *chunk)
 {
@@ -86,7 +98,10 @@ cb_slot_let_go(CbPoolChunk *chunk)
 		cb_pool_free_chunk(chunk);
 }
 
-/* Gives up the ownership of a chunk that is in no list any more. */
+/*
+ * Gives up the ownership of a chunk that is in no list any more; it is freed
+ * with the last pin.  No lock is needed; cannot fail.
+ */
 void
 cb_slot_retire(CbPoolChunk *chunk)
 {
@@ -100,7 +115,10 @@ cb_slot_retire(CbPoolChunk *chunk)
 	cb_slot_let_go(chunk);
 }
 
-/* Keeps a router from being freed. */
+/*
+ * Keeps a router from being freed.  Raises an error if comparisons of indexes
+ * within comparisons have left no room, and then keeps nothing.
+ */
 void
 cb_slot_keep_router(CbRouter *router)
 {
@@ -114,8 +132,10 @@ cb_slot_keep_router(CbRouter *router)
 }
 
 /*
- * Gives back what was taken since the mark.  Owned chunks stay in their
- * lists, sealed: somebody will flush them again.  Cannot fail.
+ * Gives back what was taken since the mark.  Owned chunks stay in their lists,
+ * sealed: somebody will flush them again, and all who wait for an owner are
+ * woken.  Needs no lock.  Cannot fail: called within PG_CATCH, and when the
+ * process ends.
  */
 void
 cb_slot_release_to(CbSlotMark mark)

@@ -47,6 +47,10 @@ cb_view_is_filtered(const CbBucketView *view, uint32 chunk)
 							view->hash);
 }
 
+/*
+ * Pins what the bucket's list has, as far as the scan wants it.  desc->lock is
+ * shared; the slot has room.
+ */
 static void
 cb_view_pin_chunks(CbBucketView *view)
 {
@@ -78,7 +82,10 @@ cb_view_pin_chunks(CbBucketView *view)
 	LWLockRelease(&bucket->lock);
 }
 
-/* Pins bucket i if the router is up to date; false: it is not. */
+/*
+ * Pins bucket i if the router is up to date; false: it is not, and nothing is
+ * pinned.  No LWLock is held on entry, nor on return.
+ */
 static bool
 cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 {
@@ -109,6 +116,17 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	return true;
 }
 
+/*
+ * Pins the chunks of the bucket that holds what lies right [left] of the cut;
+ * if the view has a hash, only those that may hold it.  attach_id 0 in the
+ * view: the index has no buckets, or the slot no room; the scan reads the
+ * journal then.  Whoever calls this releases to a mark from before, after an
+ * error, too.
+ *
+ * No LWLock is held on entry, nor on return.  Comparisons run, and errors can
+ * be raised.  lo and hi of the view are the router's, which the slot keeps as
+ * long as the pins.
+ */
 void
 cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 					CbBucketView *view)
@@ -134,6 +152,11 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	}
 }
 
+/*
+ * May entries from below "from" have come into the buckets since, or has the
+ * index lost these?  Whoever reads the journal below "from" after the view was
+ * opened asks this then.  Takes no lock, cannot fail.
+ */
 bool
 cb_bucket_view_is_late(const CbBucketView *view)
 {
@@ -146,6 +169,10 @@ cb_bucket_view_is_late(const CbBucketView *view)
 	return view->desc->attach_id != view->attach_id;
 }
 
+/*
+ * Are the entries of all chunks in an order that is the chunk's own, by what
+ * the view knows?
+ */
 bool
 cb_bucket_view_is_sorted(const CbBucketView *view)
 {
@@ -342,6 +369,11 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 	range->open = false;
 }
 
+/*
+ * Finds the near cut in all chunks of the view at once, before they are asked
+ * for their ranges.  Comparison functions run, with no lock held: the pins keep
+ * the chunks.
+ */
 void
 cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
 					  const CbCut *near)
@@ -409,6 +441,16 @@ cb_view_cut_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
 	range->open = false;
 }
 
+/*
+ * The entries of chunk i of the view between two cuts, or, if range->open, from
+ * the near one on.  What is palloc'd, in the current memory context, and the
+ * chunk, must stay while the range is used.  Comparison functions run, with no
+ * lock held.
+ *
+ * A chunk that is sorted here needs desc->lock for a moment, exclusively only
+ * if that is free at once, and the bucket's lock after it; no LWLock is held on
+ * entry.
+ */
 void
 cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 					 const CbCut *lo, const CbCut *hi, ScanDirection dir,

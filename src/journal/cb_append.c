@@ -60,7 +60,8 @@ cb_append_fill_chunk(CbAppendChunk *chunk, CbSortEntry *entries, int n, Size roo
 /*
  * Append a chunk, as one atomic action.  prev: the last page, if buf is a new
  * one; meta: the metapage, if buf is the index's first journal page; else
- * InvalidBuffer.  All are exclusively locked.
+ * InvalidBuffer.  All are exclusively locked, and stay so.  Nothing in here can
+ * fail but what ends the server.
  */
 static void
 cb_append_chunk(Relation rel, Buffer buf, uint64 seq, CbAppendChunk *chunk,
@@ -119,7 +120,10 @@ cb_append_chunk(Relation rel, Buffer buf, uint64 seq, CbAppendChunk *chunk,
 	CB_TEST_POINT("journal-append-after");
 }
 
-/* Redo of XLOG_CB_JOURNAL_APPEND. */
+/*
+ * Redo of XLOG_CB_JOURNAL_APPEND.  A new page is there before there is a link
+ * to it, so a standby's readers miss nothing (I11).
+ */
 void
 cb_redo_journal_append(XLogReaderState *record)
 {
@@ -183,6 +187,7 @@ cb_append_is_page(Page page, uint64 seq)
  * Go from a page of the journal to a later one that was noted as the last, if
  * it still is of the journal, so that a new session need not read all pages.
  * Numbers are never used twice: a page with a greater one comes later.
+ * Share-locks that page for a moment; no lock is held besides.
  */
 static void
 cb_append_skip(CbJournalWalk *walk)
@@ -272,8 +277,9 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
 }
 
 /*
- * Lock what was pinned; false: the journal has gone on since.  A page that is
- * only remembered may be something else by now: don't wait for its lock.
+ * Lock what was pinned; false, and not locked: the journal has gone on since.
+ * A page that is only remembered may be something else by now: don't wait for
+ * its lock.
  */
 static bool
 cb_append_lock_lane(Relation rel, bool hint, CbLane *lane)
@@ -297,12 +303,14 @@ cb_append_lock_lane(Relation rel, bool hint, CbLane *lane)
 	return is_last;
 }
 
+/* Gives up the pin of what was not locked, or is not any more. */
 static void
 cb_append_unpin_lane(CbLane *lane)
 {
 	ReleaseBuffer(BufferIsValid(lane->last) ? lane->last : lane->meta);
 }
 
+/* Unlocks the lane first, then lets the sink release its locks, then unpins. */
 static void
 cb_append_release_lane(CbLane *lane, const CbAppendSink *sink, void *arg)
 {
@@ -313,6 +321,10 @@ cb_append_release_lane(CbLane *lane, const CbAppendSink *sink, void *arg)
 	cb_append_unpin_lane(lane);
 }
 
+/*
+ * Remember the last page, for this backend and, as a hint, for others.  Takes
+ * no lock; called under the lane.
+ */
 static void
 cb_append_remember(Relation rel, Buffer buf, uint64 seq)
 {
@@ -327,8 +339,9 @@ cb_append_remember(Relation rel, Buffer buf, uint64 seq)
 }
 
 /*
- * Take the lane, with the sink's locks before it.  All that may read from
- * disk is done before.  False: the sink does not want it.
+ * Take the lane, with the sink's locks before it.  All that may read from disk
+ * is done before.  False: the sink does not want it, and nothing is held.  Else
+ * cb_append_release_lane() is to be called, and nothing between them fails.
  */
 static bool
 cb_append_take_lane(Relation rel, CbLane *lane, const CbAppendSink *sink,
@@ -361,7 +374,12 @@ cb_append_lane_head(const CbLane *lane)
 					 ((PageHeader) BufferGetPage(lane->last))->pd_lower);
 }
 
-/* Shows the head to the sink, as reserve() for no entries. */
+/*
+ * Shows the head to the sink, as reserve() for no entries: with the lane, and
+ * with what the sink's lock() has taken.  Nothing but unlock() is called after
+ * that; nothing at all if lock() says no.  No LWLock is held, on entry or on
+ * return.  Pages are read before, so errors can be raised; no comparison runs.
+ */
 void
 cb_journal_visit_head(Relation rel, const CbAppendSink *sink, void *arg)
 {
@@ -421,8 +439,9 @@ cb_append_drop_fresh(CbAppend *append)
 }
 
 /*
- * Append what goes to one page: the last one, or (*is_new) the fresh one,
- * which is locked.  Returns the number of entries.
+ * Append what goes to one page: the last one, or (*is_new) the fresh one, which
+ * is locked.  The lane and the sink's locks are held, and stay so.  Returns the
+ * number of entries.
  */
 static int
 cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
@@ -458,7 +477,10 @@ cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
 	return chunk.n;
 }
 
-/* Append what goes to the next page that has room, and release the lane. */
+/*
+ * Append what goes to the next page that has room, and release the lane.  No
+ * lock is held, on entry or on return.
+ */
 static void
 cb_append_some(CbAppend *append)
 {
@@ -492,7 +514,11 @@ cb_append_some(CbAppend *append)
 	cb_append_release_lane(&lane, append->sink, append->arg);
 }
 
-/* Obtain a fresh page, before the lane is taken. */
+/*
+ * Obtain a fresh page, before the lane is taken: pinned and not locked.  May
+ * wait for the lock for extension, and raise an error as the disk is full;
+ * nothing is held then.
+ */
 static void
 cb_append_get_fresh(CbAppend *append)
 {
@@ -520,10 +546,16 @@ cb_append_journal_length(Relation rel)
 }
 
 /*
- * Append n entries, in the order given.  Returns how many were: fewer if the
- * sink stopped it.  *length: of the journal afterwards, in bytes.  The caller
- * holds RowExclusiveLock on the index and no LWLock.  After an error a prefix
- * of the entries may have been appended.
+ * Append n entries, in the order given.  They are copied.  Returns how many
+ * were: fewer if the sink stopped it.  *length: of the journal afterwards, in
+ * bytes, as far as this backend knows.  sink, and with it arg, can be NULL:
+ * then all are appended.
+ *
+ * The caller holds RowExclusiveLock on the index and no LWLock, and has a
+ * snapshot or a transaction id: by that a page that is used again is safe.  Not
+ * in recovery.  No comparison runs.  It can be cancelled between two pages;
+ * after an error a prefix of the entries may have been appended, each page's
+ * with its fill().
  */
 int
 cb_journal_append(Relation rel, CbSortEntry *entries, int n,

@@ -53,6 +53,7 @@ static Size cb_copy_total = 0;
 
 /* ---------- runs ---------- */
 
+/* Drops a reference; the last one frees the run.  Cannot fail. */
 static void
 cb_copy_unref(CbRun *run)
 {
@@ -64,6 +65,7 @@ cb_copy_unref(CbRun *run)
 	}
 }
 
+/* Forgets what was read.  Scans keep the runs that they hold. */
 static void
 cb_copy_clear(CbCopy *copy)
 {
@@ -98,8 +100,9 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 }
 
 /*
- * Make a run of entries that, with their bytes, live in cxt; n > 0.  They
- * need not be sorted.
+ * Make a run of entries that, with their bytes, live in cxt; n > 0.  They need
+ * not be sorted.  The run has one reference, and owns cxt; after an error,
+ * which a comparison may raise, cxt is still the caller's.
  */
 static CbRun *
 cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
@@ -236,6 +239,11 @@ cb_copy_drop_below(CbCopy *copy, CbPos tail)
 
 /* ---------- copies ---------- */
 
+/*
+ * The index's copy, empty if it had none or that was of another build or file.
+ * It is good as long as the backend.  Raises an error if it is being extended:
+ * a comparison has come back to its own index (C11).
+ */
 static CbCopy *
 cb_copy_find(Relation rel, const CbMetaPageData *meta)
 {
@@ -407,9 +415,14 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 }
 
 /*
- * What a scan with this snapshot has to see of the journal up to the limit,
- * the end of some entry.  The result lives in the current memory context and
- * is released with it.
+ * What a scan with this snapshot has to see of the journal up to the limit, the
+ * end of some entry, or CB_POS_MAX: as far as its head.  The result lives in
+ * the current memory context and is released with it.
+ *
+ * No LWLock is held on entry; pages are locked one at a time.  Also in
+ * recovery.  Comparison functions run; errors are raised if the snapshot is too
+ * old, if a page is damaged, and if a comparison uses the index that it
+ * compares for (C11).
  */
 CbUpper *
 cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
@@ -424,8 +437,9 @@ cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
 }
 
 /*
- * The same where the caller knows that all of it is in the tree: nothing.
- * tail is one that was seen.  Lets go of the copy's memory.
+ * The same where the caller knows that all of it is in the tree: nothing.  tail
+ * is one that was seen.  Fills *upper, which is the caller's and need not be
+ * released.  Lets go of the copy's memory.  Reads nothing, cannot fail.
  */
 void
 cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail, CbUpper *upper)

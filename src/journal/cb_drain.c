@@ -21,8 +21,11 @@
 #include "storage/bufmgr.h"
 
 /*
- * Read everything from the tail to the head as it is now, or to the limit,
- * into the current memory context.
+ * Read everything from the tail to the head as it is now, or to the limit, into
+ * the current memory context, to which the batch's arrays and the entries'
+ * bytes belong.  The caller holds the sweep lock and no LWLock.  Raises an
+ * error if the journal is broken: nobody else can have moved the tail.  No
+ * comparison runs.
  */
 void
 cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
@@ -50,6 +53,7 @@ cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 	batch->entries = reader.entries;
 }
 
+/* The metapage is locked exclusively, or replayed. */
 static void
 cb_drain_set_tail(Page page, CbPos tail, BlockNumber tail_block)
 {
@@ -59,6 +63,9 @@ cb_drain_set_tail(Page page, CbPos tail, BlockNumber tail_block)
 	meta->journal_tail_block = tail_block;
 }
 
+/*
+ * Within the critical section that has changed the metapage, which is locked.
+ */
 static void
 cb_drain_log(Buffer buf, CbPos tail, BlockNumber tail_block)
 {
@@ -75,8 +82,13 @@ cb_drain_log(Buffer buf, CbPos tail, BlockNumber tail_block)
 }
 
 /*
- * Move the tail behind a batch whose entries are all in the tree, and put the
- * pages that it leaves into the free space map.  Sorts the batch's pages.
+ * Move the tail behind a batch whose entries are all in the tree, in WAL, and
+ * put the pages that it leaves into the free space map.  Sorts the batch's
+ * pages.
+ *
+ * The caller holds the sweep lock and no LWLock; the metapage is locked
+ * exclusively for a moment.  Raises an error, and changes nothing, if the tail
+ * is not where the batch begins.
  */
 void
 cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
@@ -108,9 +120,11 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 }
 
 /*
- * Move the tail to a position between it and the head, below which all
- * entries are in the tree.  The caller holds the sweep lock.  False: the tail
- * is there already.
+ * Move the tail to a position between it and the head, below which all entries
+ * are in the tree or in runs.  The caller holds the sweep lock and no LWLock.
+ * False: the tail is there already, or beyond.  Goes along the pages that it
+ * leaves, and raises an error if they do not lead there; nothing is changed
+ * then.
  */
 bool
 cb_journal_truncate_to(Relation rel, CbPos pos)
@@ -143,7 +157,10 @@ cb_journal_truncate_to(Relation rel, CbPos pos)
 	return true;
 }
 
-/* Redo of XLOG_CB_JOURNAL_TRUNCATE. */
+/*
+ * Redo of XLOG_CB_JOURNAL_TRUNCATE: the metapage alone.  The pages are changed
+ * by whoever uses them again.
+ */
 void
 cb_redo_journal_truncate(XLogReaderState *record)
 {

@@ -14,7 +14,12 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-/* Begin to read at pos, which lies in the given block. */
+/*
+ * Begin to read at pos, which lies in the given block, up to the limit: the end
+ * of an entry, or CB_POS_MAX.  Reads nothing yet, and holds no lock.  What will
+ * be read is the memory context's, cxt, and goes with it; the reader is the
+ * caller's.
+ */
 void
 cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
 			  BlockNumber block, CbPos limit)
@@ -41,6 +46,7 @@ cb_read_add_entry(const CbKeyDesc *kd, CbReader *reader, IndexTuple itup, CbPos 
 	reader->n++;
 }
 
+/* Remember the page that is left behind, which a truncation may free. */
 static void
 cb_read_note_left(CbReader *reader)
 {
@@ -78,8 +84,9 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 }
 
 /*
- * Read one page from reader->pos on, and step to the next page if there is
- * one (*more).  False: the page has been recycled.
+ * Read one page from reader->pos on, and step to the next page if there is one
+ * (*more).  False: the page has been recycled.  No lock is held on return; the
+ * page is share-locked while its bytes are copied, and taken apart after that.
  */
 static bool
 cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *more)
@@ -127,8 +134,14 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 
 /*
  * Read all entries from reader->pos to the head, or to the limit; afterwards
- * reader->pos is there.  Holds one page lock at a time.  False: a page was recycled, so
- * what was to be read is in the tree; begin again from the new tail.
+ * reader->pos is there.  They are in the order of the journal, equal ones among
+ * them.  Holds one page lock at a time, none on entry.  False: a page was
+ * recycled, so what was to be read is in the tree; begin again from the new
+ * tail.
+ *
+ * snapshot: the scan's, which each page must not be too new for, else an error
+ * is raised; NULL: there is none.  Damage raises an error as well.  No
+ * comparison runs.
  */
 bool
 cb_read_to_head(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot)

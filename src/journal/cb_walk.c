@@ -21,8 +21,9 @@
 #include "storage/bufmgr.h"
 
 /*
- * Begins at a page that has, or once had, this number.  No lock is taken, here or
- * in cb_walk_begin_at_tail().
+ * Begins at a page that has, or once had, this number.  Reads nothing; the walk
+ * holds neither pin nor lock until cb_walk_lock(), and needs no end.  A caller
+ * that wants a strategy sets it afterwards.
  */
 void
 cb_walk_begin(CbJournalWalk *walk, Relation rel, BlockNumber block, uint64 seq)
@@ -36,8 +37,10 @@ cb_walk_begin(CbJournalWalk *walk, Relation rel, BlockNumber block, uint64 seq)
 }
 
 /*
- * Begins at the page that holds the tail.  Of an index that has no journal page
- * the block is invalid, and the number that of the first to come.
+ * Begins at the page that holds the tail, which walk->tail tells.  Of an index
+ * that has no journal page the block is invalid, and the number that of the
+ * first to come.  Reads the metapage, share-locked for a moment, so it can
+ * raise an error; no lock is held on return.
  */
 void
 cb_walk_begin_at_tail(CbJournalWalk *walk, Relation rel)
@@ -51,10 +54,11 @@ cb_walk_begin_at_tail(CbJournalWalk *walk, Relation rel)
 }
 
 /*
- * Pins and share-locks the page that the walk is at.  NULL, with no lock: it is
- * not the journal's any more; the caller begins anew, or goes on by
- * cb_walk_restart().  Raises an error if it is none of the index's pages, or says
- * that its entries end outside of it.  The caller holds no lock.
+ * Pins and share-locks the page that the walk is at, for cb_walk_unlock().
+ * NULL, with neither pin nor lock: it is not the journal's any more; the caller
+ * begins anew, or goes on by cb_walk_restart().  Raises an error if it is none
+ * of the index's pages, or says that its entries end outside of it; can be
+ * cancelled.  The caller holds no lock.
  */
 Page
 cb_walk_lock(CbJournalWalk *walk)
@@ -84,7 +88,7 @@ cb_walk_lock(CbJournalWalk *walk)
 	return page;
 }
 
-/* Lets go of the page, which the walk stays at. */
+/* Lets go of the page, which the walk stays at: lock and pin. */
 void
 cb_walk_unlock(CbJournalWalk *walk)
 {
@@ -105,9 +109,9 @@ cb_walk_step(CbJournalWalk *walk)
 }
 
 /*
- * The page is not the journal's any more: goes on from the tail.  Raises an error
- * unless that has moved past the page.  What is left out by that has gone to lower
- * levels.
+ * The page is not the journal's any more: goes on from the tail.  Raises an
+ * error unless that has moved past the page.  What is left out by that has gone
+ * to lower levels.  No lock is held, on entry or on return.
  */
 void
 cb_walk_restart(CbJournalWalk *walk)
@@ -121,7 +125,10 @@ cb_walk_restart(CbJournalWalk *walk)
 	*walk = from_tail;
 }
 
-/* Raises the error for a page that should be the journal's, and is not. */
+/*
+ * Raises the error for a page that should be the journal's, and is not: the
+ * index is corrupted, and the page is named.
+ */
 void
 cb_walk_report_broken(const CbJournalWalk *walk)
 {

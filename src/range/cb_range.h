@@ -42,68 +42,34 @@
 
 /* ---------- cb_range_find.c: the chain of range pages ---------- */
 
-/* The router's block, as the metapage says now; 0: there is none. */
 extern BlockNumber cb_range_root(Relation rel);
-
-/* Reads, locks and checks a range page; snapshot: of a scan, or NULL. */
 extern Buffer cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 								 Snapshot snapshot);
-
-/*
- * The range page that has the first position right of the cut [last left of
- * it], pinned and locked.  from: one that does not begin right of that, or
- * InvalidBlockNumber.  One page lock at a time; comparison functions run.
- */
 extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
 							const CbCut *cut, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
 
-/* Does a range with this high key, or NULL, end before the position beside the cut? */
+/* where a place lies, by the bounds of a range */
 extern bool cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut,
 							   ScanDirection dir, IndexTuple high);
-
-/* Has a range with these bounds, or NULL, the position beside the cut? */
 extern bool cb_range_covers(const CbKeyDesc *kd, const CbCut *cut,
 							ScanDirection dir, IndexTuple low, IndexTuple high);
 
-/* Is this block a range page of the index? */
+/* is this block a range page of the index? */
 extern bool cb_range_is_at(Relation rel, BlockNumber blkno);
 
-/* After so many moves to the right, here to next: is the chain a circle? */
 extern void cb_range_check_moves(Relation rel, BlockNumber next,
 								 BlockNumber moves);
-
-/*
- * Separators between ranges, in order, none larger than max_size; all is
- * palloc'd.
- */
 extern IndexTuple *cb_range_separators(Relation rel, BlockNumber root,
 									   Size max_size, int *n);
 
-/*
- * Makes the first range page and the router, unless another did.  Returns the
- * router's block.
- */
 extern BlockNumber cb_range_create(Relation rel);
-
-/*
- * Splits the range page at a separator within it, if it lists no live run.
- * No lock is held.  False: it could not be done.
- */
 extern bool cb_range_split(const CbKeyDesc *kd, BlockNumber root,
 						   IndexTuple separator);
-
 extern void cb_redo_range_pages(XLogReaderState *record);
 
 /* ---------- cb_run_write.c ---------- */
 
-/*
- * Writes sorted entries, all of one range, as a run and lists it, as one
- * atomic action.  Returns how many, or 0 if the range page has no room, or no
- * longer has that range, or the entries are so long that few fit: then nothing
- * has changed.  It can be fewer than n, where they do not fit into a run.  Equal
- * entries are written once.
- */
 extern int	cb_run_write(CbKeyDesc *kd, BlockNumber range,
 						 const CbSortEntry *entries, int n);
 extern void cb_redo_spill(XLogReaderState *record);
@@ -118,11 +84,6 @@ typedef struct CbRunWatch
 	bool		lost;			/* out: a run that it listed is gone */
 } CbRunWatch;
 
-/*
- * Is a page of a run, which was read because the range page listed it, another
- * one by now?  The page is a copy, or share-locked; the range page is share-locked
- * for a moment.
- */
 extern bool cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page);
 
 /*
@@ -146,47 +107,22 @@ typedef struct CbRunCursor
 extern void cb_run_open(CbRunCursor *cursor, const CbRunItem *item,
 						CbRunWatch *watch);
 
-/*
- * May the run hold entries with this hash of their first column?  watch: as of a
- * cursor.
- */
+/* by the run's filters, may it hold entries with this hash? */
 extern bool cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 							CbRunWatch *watch);
 
-/* Adds the bits of one of the run's filters to a filter as large.  The run is listed. */
 extern void cb_run_add_filter(Relation rel, const CbRunItem *item, int filter,
 							  cb_atomic64 *to);
-
-/*
- * Goes to the data page with the first entry right of the cut [last left of
- * it], if there is one; returns the entry's place in the page, or one past its
- * end [-1].  Comparison functions run.
- */
 extern int	cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor,
 						const CbCut *cut, ScanDirection dir);
-
-/* Goes to the next page in the direction.  False: there is none. */
 extern bool cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir);
-
-/*
- * Has those pages of runs read in that cb_run_seek() will need for the cut, if
- * nothing has been read of a run.
- */
 extern void cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors,
 							int n, const CbCut *cut, ScanDirection dir);
-
-/* Has the next page in the direction read in, if a scan to the end needs it. */
 extern void cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
 								 const CbCut *end, ScanDirection dir);
-
-/* Entry i of the page; in *tuple, or in the copy. */
 extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,
 							   CbLeafTuple *tuple);
-
-/* Raises an error unless the buffer, which is locked, has a page of a run. */
 extern void cb_run_check_page(Relation rel, Buffer buf);
-
-/* All pages of a run, which are different ones; returns how many. */
 extern int	cb_run_list_pages(Relation rel, const CbRunItem *item,
 							  BlockNumber *pages);
 
@@ -207,14 +143,9 @@ typedef struct CbRangeState
 	int			nretired;
 } CbRangeState;
 
-/* Does the separator lie between the bounds of the range, beside neither? */
 extern bool cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
 							   IndexTuple separator);
-
-/* Takes down a locked range page, but lsn and blkno. */
 extern void cb_range_read(Relation rel, Page page, CbRangeState *state);
-
-/* Takes down a range page; no lock is held. */
 extern void cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state);
 
 extern bool cb_range_lock(Relation rel, BlockNumber range, bool wait);
@@ -233,17 +164,9 @@ typedef struct CbRangePlace
 	uint32		ordinal;
 } CbRangePlace;
 
-/*
- * Applies the range's runs as they are now, but for what was applied up to the
- * place, and n more entries, to the tree, and retires the runs.  The range's
- * lock is held.  If it gave way, the runs stay as they are, and *place is set.
- * Returns how many of the n were applied.
- */
 extern int	cb_range_merge(const CbKeyDesc *kd, BlockNumber range,
 						   CbRangePlace *place, const CbSortEntry *entries,
 						   int n, CbApplyStats *stats);
-
-/* Frees what runs have given up, if nobody can be reading it. Lock held. */
 extern void cb_range_free_retired(Relation rel, BlockNumber range);
 
 extern void cb_redo_retire(XLogReaderState *record);
@@ -279,13 +202,6 @@ typedef struct CbRangeSeen
 								 * no runs; NULL: not made */
 } CbRangeSeen;
 
-/*
- * The range, if it is known that no run in it holds entries with this hash of their
- * first column, as it is now, or that it has no run; else NULL.  hash: NULL if any
- * hash is wanted.  low, high: palloc'd copies of its bounds, NULL where it has none.
- * The index is logged, and the transaction did not begin in recovery.  Comparisons
- * may run SQL; what is returned is good until the next call for any range.
- */
 extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
 											  const CbRangeMoment *now,
 											  const CbCut *cut,
@@ -294,11 +210,6 @@ extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
 											  Snapshot snapshot,
 											  IndexTuple *low,
 											  IndexTuple *high);
-
-/*
- * A look-up by hash has read the range page, or another scan has that lists no run,
- * under a snapshot, which it holds.  The index is logged; not in recovery.
- */
 extern void cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 							   const CbRangeState *state, bool by_hash);
 
@@ -312,39 +223,15 @@ typedef enum CbSpillMode
 	CB_SPILL_OR_MERGE
 } CbSpillMode;
 
-/*
- * Moves sorted entries down: each range's part of them becomes a run, or goes
- * to the leaves, with the range's runs if that pays.  The caller owns them, and
- * holds no LWLock.  place, stats: as cb_range_merge().  *spilled: the entries
- * that went to runs.  Returns how many were moved: fewer than n if it gave way.
- */
 extern int	cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
 						   CbSpillMode mode, CbRangePlace *place,
 						   CbApplyStats *stats, int64 *spilled);
-
-/* Is the index so large that buckets spill? */
 extern bool cb_range_is_wanted(Relation rel);
-
-/*
- * Merges the runs of all ranges that reach between the cuts into the tree.
- * wait: for others who are at it, else leaves theirs out.
- */
 extern void cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo,
 								   const CbCut *hi, bool wait,
 								   CbApplyStats *stats);
-
-/*
- * Merges those of one range, unless somebody is at it.  The block may be
- * another page of the index by mistake: then nothing is done.  place: as
- * cb_range_merge().
- */
 extern void cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno,
 							  CbRangePlace *place, CbApplyStats *stats);
-
-/*
- * Frees what runs of any range have given up, if nobody can be reading it, but
- * leaves ranges alone that others are at.
- */
 extern void cb_range_free_all(const CbKeyDesc *kd);
 
 #endif							/* CB_RANGE_H */

@@ -22,6 +22,10 @@
 #include "rel/cb_alloc.h"
 #include "utils/snapmgr.h"
 
+/*
+ * The router's block, as the metapage says now; 0: there is none.  Share-locks
+ * the metapage for a moment.
+ */
 BlockNumber
 cb_range_root(Relation rel)
 {
@@ -31,7 +35,10 @@ cb_range_root(Relation rel)
 	return meta.range_root;
 }
 
-/* Reads and locks the router. */
+/*
+ * Reads and locks the router, which is pinned, too; an error is raised if the
+ * page is none.
+ */
 static Buffer
 cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 {
@@ -46,6 +53,12 @@ cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
 	return buf;
 }
 
+/*
+ * Reads, locks and checks a range page, which the caller unlocks and unpins;
+ * snapshot: of a scan, or NULL.  An error is raised if the link leads nowhere,
+ * if the page is no sound range page or its own right neighbour, and if it is
+ * too new for the snapshot.
+ */
 Buffer
 cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 				   Snapshot snapshot)
@@ -66,6 +79,11 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	return buf;
 }
 
+/*
+ * Is this block, which may lie beyond the file, a range page of the index?
+ * Share-locks it for a moment.  An error is raised if it is not even a page of
+ * the index's.
+ */
 bool
 cb_range_is_at(Relation rel, BlockNumber blkno)
 {
@@ -88,6 +106,10 @@ cb_range_is_at(Relation rel, BlockNumber blkno)
 	return result;
 }
 
+/*
+ * After so many moves to the right, here to next: is the chain a circle?  Then
+ * an error is raised.  Cheap if asked at each move; no lock is held.
+ */
 void
 cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 {
@@ -95,6 +117,10 @@ cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 		cb_report_corrupt(rel, next, "The right links of range pages form a ring.");
 }
 
+/*
+ * Does a range with this high key, or NULL, end before the position beside the
+ * cut?  Comparisons run.
+ */
 bool
 cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 				   IndexTuple high)
@@ -107,6 +133,10 @@ cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
 }
 
+/*
+ * Has a range with these bounds, or NULL, the position beside the cut?
+ * Comparisons run.
+ */
 bool
 cb_range_covers(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 				IndexTuple low, IndexTuple high)
@@ -135,6 +165,15 @@ cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 	return blkno;
 }
 
+/*
+ * The range page that has the first position right of the cut [last left of
+ * it], pinned and locked.  from: one that does not begin right of that, or
+ * InvalidBlockNumber: then the way begins at the router, root, which is there.
+ * snapshot: as cb_range_read_page().
+ *
+ * Holds one page lock at a time, none on entry; comparison functions run under
+ * it, as in nbtree.  Errors are raised for damage; can be cancelled.
+ */
 Buffer
 cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 			  ScanDirection dir, int lockmode, BlockNumber from,
@@ -159,6 +198,11 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 	}
 }
 
+/*
+ * Separators between ranges, in order, none larger than max_size; all is
+ * palloc'd.  Those of ranges that the router does not name are left out.  The
+ * router is there, and is share-locked meanwhile; no comparison runs.
+ */
 IndexTuple *
 cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
 {
@@ -240,6 +284,12 @@ cb_range_set_meta(Page page, BlockNumber root)
 	}
 }
 
+/*
+ * Makes the first range page and the router, unless another did.  Returns the
+ * router's block.  One atomic action, with the link in the metapage, which is
+ * locked last.  No LWLock is held, on entry or on return; an error, as of a
+ * full disk, changes nothing.  Not in recovery.
+ */
 BlockNumber
 cb_range_create(Relation rel)
 {
@@ -269,6 +319,10 @@ cb_range_create(Relation rel)
 	return root;
 }
 
+/*
+ * Does the separator lie between the bounds of the range, beside neither?
+ * Comparisons run.
+ */
 bool
 cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
 				   IndexTuple separator)
@@ -277,7 +331,10 @@ cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
 		(state->high == NULL || cb_key_compare(kd, separator, state->high) < 0);
 }
 
-/* Is the separator inside the range, and does the range list no live run? */
+/*
+ * Is the separator inside the range, and does the range list no live run?  The
+ * page is locked; comparisons run.
+ */
 static bool
 cb_range_can_split(const CbKeyDesc *kd, Page page, IndexTuple separator)
 {
@@ -378,6 +435,16 @@ cb_range_add_downlink(const CbKeyDesc *kd, Page router, IndexTuple separator,
 	((CB_PAGE_ROOM - CB_RANGE_MAX_ITEMS * \
 	  (sizeof(CbRunItem) + sizeof(ItemIdData))) / 2 - 2 * sizeof(ItemIdData))
 
+/*
+ * Splits the range page at a separator within it, if it lists no live run: one
+ * atomic action, with the router.  False: it could not be done, as the
+ * separator is not inside any more, say, or so long that bounds would leave too
+ * little room for runs; then nothing has changed.
+ *
+ * No LWLock is held, on entry or on return; the range's lock is not needed.
+ * Comparisons run under page locks, and an error is raised, before anything is
+ * changed, if one has released them.  Not in recovery.
+ */
 bool
 cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 {

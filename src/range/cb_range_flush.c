@@ -34,6 +34,11 @@ cb_range_threshold(Relation rel)
 		Min(spill, cold);
 }
 
+/*
+ * Is the index so large that buckets spill?  Looks its size up in the file
+ * system, and whether it is buffered in the catalogs: errors can be raised, and
+ * no LWLock is held.
+ */
 bool
 cb_range_is_wanted(Relation rel)
 {
@@ -244,6 +249,17 @@ cb_range_apply_each(CbRangeApply *apply, CbSortEntry *entries, int n)
 	return done;
 }
 
+/*
+ * Moves sorted entries down: each range's part of them becomes a run, or goes
+ * to the leaves, with the range's runs if that pays.  The caller owns them, and
+ * holds no LWLock.  place, stats: as cb_range_merge().  *spilled: the entries
+ * that went to runs.  Returns how many were moved: the first ones, fewer than n
+ * if it gave way.
+ *
+ * The caller holds RowExclusiveLock on the index.  Ranges' locks are taken only
+ * if they are free.  Comparisons run.  An error leaves a part of the entries
+ * moved; to move them once more does no harm (I5).  Not in recovery.
+ */
 int
 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 			   CbRangePlace *place, CbApplyStats *stats, int64 *spilled)
@@ -303,6 +319,12 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
 	return next;
 }
 
+/*
+ * Merges those of one range, unless somebody is at it.  The block may be
+ * another page of the index by mistake: then nothing is done.  place: as
+ * cb_range_merge().  The range's lock is taken here, if it is free; other locks
+ * and errors as there.
+ */
 void
 cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbRangePlace *place,
 				  CbApplyStats *stats)
@@ -329,6 +351,12 @@ cb_range_find_first(const CbKeyDesc *kd, const CbCut *cut)
 	return blkno;
 }
 
+/*
+ * Merges the runs of all ranges that reach between the cuts into the tree, and
+ * frees what can be freed of them.  wait: for others who are at it, else leaves
+ * theirs out.  For sessions, which do not give way.  The ranges' locks are
+ * taken here, one at a time; other locks and errors as cb_range_merge().
+ */
 void
 cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi,
 					   bool wait, CbApplyStats *stats)
@@ -345,6 +373,11 @@ cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi,
 	}
 }
 
+/*
+ * Frees what runs of any range have given up, if nobody can be reading it, but
+ * leaves ranges alone that others are at.  The caller holds no LWLock.
+ * Comparisons run, to find the first range; errors as cb_range_free_retired().
+ */
 void
 cb_range_free_all(const CbKeyDesc *kd)
 {

@@ -35,6 +35,10 @@ cb_range_copy_bound(Relation rel, IndexTuple bound)
 	return BTreeTupleGetNAtts(bound, rel) > 0 ? CopyIndexTuple(bound) : NULL;
 }
 
+/*
+ * Takes down a locked range page, but lsn and blkno.  The bounds are copies,
+ * palloc'd.
+ */
 void
 cb_range_read(Relation rel, Page page, CbRangeState *state)
 {
@@ -63,6 +67,12 @@ cb_range_read(Relation rel, Page page, CbRangeState *state)
 	}
 }
 
+/*
+ * The lock that whoever retires runs of a range or frees their pages holds.  It
+ * is one of the lock manager's, so those who wait are seen by the deadlock
+ * detector, and it goes with the transaction at the latest.  False: it is not
+ * free, and not to wait.  No LWLock is held.
+ */
 bool
 cb_range_lock(Relation rel, BlockNumber range, bool wait)
 {
@@ -72,6 +82,7 @@ cb_range_lock(Relation rel, BlockNumber range, bool wait)
 	return true;
 }
 
+/* Gives that lock back. */
 void
 cb_range_unlock(Relation rel, BlockNumber range)
 {
@@ -97,6 +108,10 @@ typedef struct CbRangeMerge
 
 #define CbRangeMergePos(run, ordinal) (((CbPos) (run) + 1) << 32 | (ordinal))
 
+/*
+ * Adds an entry, which must stay: it is not copied.  More entries than the
+ * range page says are an error.
+ */
 static void
 cb_range_add(CbRangeMerge *merge, IndexTuple itup)
 {
@@ -229,6 +244,10 @@ cb_range_count_left(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
 	return count;
 }
 
+/*
+ * Takes down a range page, but its LSN; no lock is held, on entry or on return.
+ * The bounds are copies, palloc'd.
+ */
 void
 cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
 {
@@ -297,6 +316,18 @@ cb_range_retire(Relation rel, const CbRangeState *state)
 
 /* ---------- all of it ---------- */
 
+/*
+ * Applies the range's runs as they are now, but for what was applied up to the
+ * place, and n more entries, sorted, to the tree, and retires the runs.  If it
+ * gave way, the runs stay as they are, and *place is set, if it got beyond an
+ * entry of theirs.  Returns how many of the n were applied: the first ones, all
+ * unless it gave way.
+ *
+ * The range's lock and RowExclusiveLock on the index are held, and no LWLock.
+ * Comparisons run.  An error leaves the runs as they are, and some entries in
+ * the tree, where the next merge finds them (I5).  The entries are the
+ * caller's; what is allocated is freed.  stats: added to.  Not in recovery.
+ */
 int
 cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
 			   const CbSortEntry *entries, int n, CbApplyStats *stats)
@@ -338,7 +369,10 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
 	return n;
 }
 
-/* Redo of XLOG_CB_RETIRE. */
+/*
+ * Redo of XLOG_CB_RETIRE.  The runs' pages stay as they are: a standby's scans
+ * read them until XLOG_CB_RUN_FREE.
+ */
 void
 cb_redo_retire(XLogReaderState *record)
 {
@@ -393,6 +427,7 @@ cb_run_free_page(Page page)
 	cb_page_init_deleted(page, 0, InvalidBlockNumber, InvalidFullTransactionId);
 }
 
+/* Within the critical section; all pages are locked exclusively. */
 static void
 cb_run_log_free(Buffer range, const xl_cb_run_free *xlrec, Buffer *bufs)
 {
@@ -454,7 +489,11 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 		 RelationGetRelationName(rel));
 }
 
-/* Frees one retired run of the range, if there is one that can be. */
+/*
+ * Frees one retired run of the range, if there is one that can be.  The range's
+ * lock is held, so the run stays listed while its pages are locked, before the
+ * range page.  No page lock is held, on entry or on return.
+ */
 static bool
 cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 {
@@ -492,6 +531,12 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 	return true;
 }
 
+/*
+ * Frees what runs have given up, if nobody can be reading it, each run as one
+ * atomic action; ends early if it gives way.  The range's lock is held, and no
+ * LWLock.  Damage raises an error, before the run concerned is changed; no
+ * comparison runs.  Not in recovery.
+ */
 void
 cb_range_free_retired(Relation rel, BlockNumber range)
 {

@@ -45,7 +45,10 @@ cb_range_seen_slot(const CbRangeMoment *now)
 	return &cb_range_seen[now->bucket % CB_RANGE_SEEN];
 }
 
-/* Is the range page as it was when it was seen? */
+/*
+ * Is the range page as it was when it was seen?  Its LSN is read without its
+ * lock.  An error is raised if it is too new for the snapshot.
+ */
 static bool
 cb_range_seen_is_same(const CbRangeSeen *seen, Relation rel, Snapshot snapshot)
 {
@@ -110,6 +113,16 @@ cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
 	return cb_range_covers(kd, cut, dir, *low, *high) && seen->serial == serial;
 }
 
+/*
+ * The range, if it is known that no run in it holds entries with this hash of
+ * their first column, as it is now, or that it has no run; else NULL.  hash:
+ * NULL if any hash is wanted.  low, high: palloc'd copies of its bounds, NULL
+ * where it has none; set if the range is returned.
+ *
+ * The index is logged, and the transaction did not begin in recovery.  No
+ * LWLock is held.  Comparisons may run SQL; what is returned is the backend's
+ * own, and good until the next call for any range.
+ */
 const CbRangeSeen *
 cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
 					const CbCut *cut, ScanDirection dir, const uint32 *hash,
@@ -214,6 +227,14 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 	cb_range_seen_npages += npages;
 }
 
+/*
+ * A look-up by hash has read the range page, or another scan has that lists no
+ * run, under a snapshot, which it holds.  The state is copied as far as it is
+ * kept, in memory that lives as long as the backend.
+ *
+ * The index is logged; not in recovery.  No LWLock is held: it may read the
+ * runs' filters.  An error then leaves the range unknown.  No comparison runs.
+ */
 void
 cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 				   const CbRangeState *state, bool by_hash)

@@ -23,6 +23,7 @@
 #include "range/cb_range.h"
 #include "utils/snapmgr.h"
 
+/* Raises an error unless the buffer, which is locked, has a page of a run. */
 void
 cb_run_check_page(Relation rel, Buffer buf)
 {
@@ -34,6 +35,11 @@ cb_run_check_page(Relation rel, Buffer buf)
 		cb_report_corrupt(rel, blkno, "It is not a page of a run.");
 }
 
+/*
+ * Is a page of a run, which was read because the range page listed it, another
+ * one by now?  Then watch->lost is set as well, for good.  The page is a copy,
+ * or share-locked; the range page is share-locked for a moment.
+ */
 bool
 cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page)
 {
@@ -78,6 +84,11 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 	return buf;
 }
 
+/*
+ * Begins to read a run: reads nothing yet.  The item is copied; the watch, NULL
+ * if the run cannot be given up, must stay as long as the cursor.  A cursor
+ * holds neither pins nor locks nor memory of its own, so nothing ends it.
+ */
 void
 cb_run_open(CbRunCursor *cursor, const CbRunItem *item, CbRunWatch *watch)
 {
@@ -98,6 +109,11 @@ cb_run_lose(CbRunCursor *cursor)
 	cursor->nentries = 0;
 }
 
+/*
+ * May the run hold entries with this hash of their first column? watch: as of a
+ * cursor; a run that is lost holds none.  Yes if it has no filters.
+ * Share-locks the filter's page for a moment; damage raises an error.
+ */
 bool
 cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 				CbRunWatch *watch)
@@ -118,6 +134,11 @@ cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 	return result;
 }
 
+/*
+ * Adds the bits of one of the run's filters to a filter as large, in memory of
+ * the backend's own.  The run is listed, and cannot be given up: not in
+ * recovery.
+ */
 void
 cb_run_add_filter(Relation rel, const CbRunItem *item, int filter,
 				  cb_atomic64 *to)
@@ -185,6 +206,12 @@ cb_run_check_distinct(Relation rel, BlockNumber root, const BlockNumber *pages,
 	}
 }
 
+/*
+ * All pages of a run, which are different ones: data pages, filters, the root;
+ * returns how many, at most CB_RUN_MAX_PAGES.  The run cannot be given up, as
+ * the range's lock is held.  An error is raised if the root and the item do not
+ * agree: nothing may be freed by them then.
+ */
 int
 cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
 {
@@ -208,7 +235,10 @@ cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
 
 /* ---------- data pages ---------- */
 
-/* Copies data page i and begins to read it.  False: the run is lost. */
+/*
+ * Copies data page i and begins to read it.  False: the run is lost.  The page
+ * is share-locked while it is copied; the cursor is at no page after an error.
+ */
 static bool
 cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 {
@@ -238,6 +268,11 @@ cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 	return true;
 }
 
+/*
+ * Entry i of the page that the cursor is at; in *tuple, or in the copy, so good
+ * until either is used again.  tuple may be NULL if the page is plain.  No lock
+ * is needed, no comparison runs; a damaged entry raises an error.
+ */
 IndexTuple
 cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 {
@@ -255,7 +290,10 @@ cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 	cb_page_report_entry(rel, cursor->pages[cursor->at], i + 1);
 }
 
-/* The data page that the root names for the cut; -1: the run is lost. */
+/*
+ * The data page that the root names for the cut; -1: the run is lost.
+ * Comparisons run with the root share-locked, as it is not copied.
+ */
 static int
 cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 			 ScanDirection dir)
@@ -317,6 +355,13 @@ cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 	return low;
 }
 
+/*
+ * Goes to the data page with the first entry right of the cut [last left of
+ * it], if there is one; returns the entry's place in the page, or one past its
+ * end [-1].  Of a run that is lost the page has no entries.  No page lock is
+ * held, on entry or on return.  Comparison functions run, under the lock of the
+ * root as well; damage raises an error.
+ */
 int
 cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 			ScanDirection dir)
@@ -334,6 +379,10 @@ cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 	return ScanDirectionIsForward(dir) ? left : left - 1;
 }
 
+/*
+ * Goes to the next page in the direction.  False: there is none, or the run is
+ * lost.  Locks and errors as cb_run_seek(); no comparison runs.
+ */
 bool
 cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir)
 {
@@ -354,6 +403,11 @@ cb_run_prefetch_page(Relation rel, BlockNumber blkno)
 	(void) PrefetchBuffer(rel, MAIN_FORKNUM, blkno);
 }
 
+/*
+ * Has those pages of runs read in that cb_run_seek() will need for the cut, if
+ * nothing has been read of a run.  Waits for the roots, not for the data pages.
+ * Comparisons run; if a run is lost it leaves the others out.
+ */
 void
 cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
 				const CbCut *cut, ScanDirection dir)
@@ -377,6 +431,10 @@ cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
 	}
 }
 
+/*
+ * Has the next page in the direction read in, if a scan to the end needs it,
+ * once for each page that the cursor is at.  Comparisons run.
+ */
 void
 cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
 					 const CbCut *end, ScanDirection dir)

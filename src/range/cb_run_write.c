@@ -42,7 +42,10 @@ typedef struct CbRunWriter
 
 /* ---------- entries ---------- */
 
-/* Takes the entries without repetitions. */
+/*
+ * Takes the entries without repetitions: where they are, not copies.  What this
+ * and the rest of the writer allocate is left to the current memory context.
+ */
 static void
 cb_run_take(CbRunWriter *writer, const CbSortEntry *entries, int n)
 {
@@ -193,7 +196,10 @@ cb_run_make_root(CbRunWriter *writer, Page image)
 	}
 }
 
-/* Takes pages for all, and fills in what depends on where they are. */
+/*
+ * Takes pages for all, pinned and exclusively locked, and fills in what depends
+ * on where they are.
+ */
 static void
 cb_run_take_pages(CbRunWriter *writer)
 {
@@ -211,6 +217,7 @@ cb_run_take_pages(CbRunWriter *writer)
 
 /* ---------- the action ---------- */
 
+/* Within the critical section; all pages are locked exclusively. */
 static void
 cb_run_log(CbRunWriter *writer, Buffer range)
 {
@@ -230,7 +237,10 @@ cb_run_log(CbRunWriter *writer, Buffer range)
 		PageSetLSN(BufferGetPage(writer->bufs[i]), lsn);
 }
 
-/* The run's pages, and the item that lists it, as one atomic action. */
+/*
+ * The run's pages, and the item that lists it, as one atomic action.  All are
+ * locked exclusively, and stay so.
+ */
 static void
 cb_run_install(CbRunWriter *writer, Buffer range)
 {
@@ -256,7 +266,10 @@ cb_run_install(CbRunWriter *writer, Buffer range)
 	CB_TEST_POINT("spill-after");
 }
 
-/* Is the range page, which is locked, still that of all entries? */
+/*
+ * Is the range page, which is locked, still that of all entries, and has it
+ * room?  Comparisons run.
+ */
 static bool
 cb_run_may_install(CbRunWriter *writer, Page range)
 {
@@ -266,6 +279,18 @@ cb_run_may_install(CbRunWriter *writer, Page range)
 						CbPageGetHighKey(range)) < 0);
 }
 
+/*
+ * Writes sorted entries, all of one range, as a run and lists it, as one atomic
+ * action.  Returns how many, or 0 if the range page has no room, or no longer
+ * has that range, or the entries are so long that few fit: then nothing has
+ * changed.  It can be fewer than n, where they do not fit into a run.  Equal
+ * entries are written once.
+ *
+ * No LWLock is held, on entry or on return; the range's lock is not needed.
+ * Memory is allocated in the current context and left there.  Comparisons run,
+ * under the lock of the range page as well.  An error changes nothing; pages
+ * that it has taken are left for VACUUM.  Not in recovery.
+ */
 int
 cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 			 int n)
