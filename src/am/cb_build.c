@@ -42,6 +42,7 @@ typedef struct CbBuildState
 	FormData_pg_class sorted_class;
 } CbBuildState;
 
+/* ambuildphasename; the name is a constant, NULL if there is no such phase. */
 char *
 cb_am_buildphasename(int64 phasenum)
 {
@@ -106,6 +107,14 @@ cb_build_load(CbBuildState *state)
 	cb_load_finish(loader);
 }
 
+/*
+ * ambuild: sorts the table's entries and loads them into a new tree.  The
+ * index's file is empty, and nobody else uses it yet; the table may be written
+ * meanwhile, as by CREATE INDEX CONCURRENTLY.  The result is palloc'd in the
+ * current memory context.  Raises an error for columns that the index cannot
+ * have, an entry that is too long or cannot be compared, and without preload.
+ * Comparison functions run.
+ */
 IndexBuildResult *
 cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 {
@@ -139,7 +148,10 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 	return result;
 }
 
-/* The init fork of an unlogged index: an empty tree. */
+/*
+ * ambuildempty: the init fork of an unlogged index, an empty tree.  The index
+ * is locked against everybody.  Raises an error without preload.
+ */
 void
 cb_am_buildempty(Relation index)
 {

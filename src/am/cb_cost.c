@@ -49,6 +49,11 @@ cb_cost_prohibit(Cost *startup_cost, Cost *total_cost,
 	*pages = 0.0;
 }
 
+/*
+ * amcostestimate, for the planner; reads no page of the index.  Without
+ * preload it prohibits the path and raises no error, so that other plans are
+ * found.
+ */
 void
 cb_am_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 				   Cost *startup_cost, Cost *total_cost,

@@ -109,7 +109,18 @@ cb_insert_stage_entry(const CbInsertState *state, Relation index,
 	pfree(itup);
 }
 
-/* Takes an entry; aminsert of the access method. */
+/*
+ * aminsert: takes an entry, which is staged, and published at once if it must
+ * be or the stages are full.  Always false, as the index has no unique
+ * constraint.
+ *
+ * The caller holds RowExclusiveLock on the index, the row is in the table, and
+ * no LWLock or buffer lock is held.  The values are copied.  Comparison
+ * functions run only if something is published, or a commit has left something
+ * to do.  Raises the error of C11 from within the index's own comparisons, one
+ * for an entry that is too long, and those of a publication; then the
+ * transaction's rollback drops what was staged.
+ */
 bool
 cb_am_insert(Relation index, Datum *values, bool *isnull,
 			 ItemPointer heap_tid, Relation heap,

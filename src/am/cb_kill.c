@@ -92,7 +92,13 @@ cb_kill_lock_leaf(IndexScanDesc scan)
 	return InvalidBuffer;
 }
 
-/* Sets the dead bits, which are hints, of the items found dead. */
+/*
+ * Sets the dead bits, which are hints, of the items found dead; nothing if the
+ * leaf may have changed since it was read and was not pinned.  Takes the
+ * leaf's share lock, so none is held; on exit its lock is given back, and the
+ * pin that the window had is kept.  Writes no WAL, but may log a full page for
+ * the hint.
+ */
 void
 cb_kill_items(IndexScanDesc scan)
 {

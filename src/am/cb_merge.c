@@ -150,6 +150,11 @@ cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 	}
 }
 
+/*
+ * Adds the entries of the leaf between the window's cuts: those of its base,
+ * then the plain ones.  The leaf is share-locked, or a copy.  Comparison
+ * functions run, and a damaged base raises an error.
+ */
 void
 cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 {
@@ -175,9 +180,11 @@ cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbCut *cut)
 }
 
 /*
- * The leaf is all that there is, and the scan wants one number in the first column:
- * do the first entries of base and tail right of the cut tell that there is none, and
- * none further on?  They are known without being read as a whole.
+ * The leaf is all that there is, and the scan wants one number in the first
+ * column: do the first entries of base and tail right of the cut tell that
+ * there is none, and none further on?  They are known without being read as a
+ * whole.  All sources are open.  Takes no lock, raises no error; false if it
+ * cannot tell.
  */
 bool
 cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
@@ -426,7 +433,11 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	merge->nordered++;
 }
 
-/* Takes the first source's head out of the merge. */
+/*
+ * Takes the first source's head out of the merge, and puts its next entry in
+ * its place.  There is at least one source with a head.  As in
+ * cb_merge_start().
+ */
 void
 cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
 {
@@ -446,7 +457,13 @@ cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
 		cb_merge_place(scan, merge, source);
 }
 
-/* Puts the sources that have entries in order. */
+/*
+ * Puts the sources that have entries in order: from here on ordered[0] has the
+ * next entry.  All sources are open.  Heads of the leaf's base and of range
+ * buffers are copied into the window's memory; others stay where they are.
+ * Comparison functions run, pages of range buffers are read, and damage raises
+ * an error.
+ */
 void
 cb_merge_start(IndexScanDesc scan, CbMerge *merge)
 {

@@ -58,7 +58,7 @@ typedef struct CbMerge
 /* Adds the entries of the leaf between the window's cuts. */
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
 
-/* All sources are open; the leaf's are the only ones. */
+/* All sources are open, and are the leaf's: is there no such number? */
 extern bool cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge);
 
 /* All sources are open: from here on ordered[0] has the next entry. */

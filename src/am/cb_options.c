@@ -66,8 +66,9 @@ cb_options_check_spill(const char *value)
 }
 
 /*
- * "buffered" is changed under the strongest lock, so that no scan and no
- * insertion runs with the old value.
+ * Defines the storage parameters, once, at load.  "buffered" is changed under
+ * the strongest lock, so that no scan and no insertion runs with the old
+ * value.
  */
 void
 cb_options_init(void)
@@ -99,6 +100,10 @@ cb_options_init(void)
 						 ShareUpdateExclusiveLock);
 }
 
+/*
+ * amoptions: parses the storage parameters into a palloc'd CbOptions.
+ * validate: raise an error for a value that is not allowed.
+ */
 bytea *
 cb_am_options(Datum reloptions, bool validate)
 {
@@ -245,7 +250,8 @@ cb_options_report_partial(Relation index)
 
 /*
  * Refuses columns that would give wrong answers, and warns of one that would
- * be of no use; to be called by build.
+ * be of no use; to be called by build.  Reads catalogs, so within a
+ * transaction; raises an error for a column that is refused.
  */
 void
 cb_check_index_columns(Relation index)

@@ -28,7 +28,10 @@ cb_place_own_tuple(CbScanOpaque so, CbPlace *place)
 	place->cut.tuple = (IndexTuple) place->buf;
 }
 
-/* Sets the cut of a place; a tuple is copied. */
+/*
+ * Sets the cut of a place; a tuple is copied into memory that the place keeps,
+ * of the scan's context.  Nothing is known of its leaf.
+ */
 void
 cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
 {
@@ -38,7 +41,10 @@ cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
 		cb_place_own_tuple(so, place);
 }
 
-/* The same, beside an entry, or at a separator. */
+/*
+ * The same, beside an entry, or at a separator, which is copied.  after: the
+ * cut is right of it.
+ */
 void
 cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
 				   bool after)
@@ -48,7 +54,7 @@ cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
 	cb_place_own_tuple(so, place);
 }
 
-/* The same cut, and all that is known of it. */
+/* The same cut, copied, and all that is known of it. */
 void
 cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 {

@@ -77,6 +77,10 @@ cb_planner_relation_info(PlannerInfo *root, Oid relid, bool inhparent,
 	}
 }
 
+/*
+ * Puts this module's hook behind get_relation_info_hook; only while the
+ * library is preloaded.
+ */
 void
 cb_planner_init(void)
 {

@@ -31,12 +31,20 @@
 /* TIDs that go into a bitmap at a time */
 #define CB_SCAN_BITMAP_BATCH	256
 
+/*
+ * amcanreturn: an entry has all columns as they were inserted, so any can be.
+ */
 bool
 cb_am_canreturn(Relation index, int attno)
 {
 	return true;
 }
 
+/*
+ * ambeginscan: makes a scan, in the current memory context, with a context of
+ * its own below that.  Holds no lock or pin yet, and reads nothing.  Raises an
+ * error without preload.
+ */
 IndexScanDesc
 cb_am_beginscan(Relation index, int nkeys, int norderbys)
 {
@@ -83,6 +91,12 @@ cb_scan_drop_windows(IndexScanDesc scan)
 	cb_window_leave(scan);
 }
 
+/*
+ * amrescan: gives up the current window and the mark, and takes new keys,
+ * which are copied.  What was read of the upper levels is kept if the snapshot
+ * is the same.  No lock or pin is held on return, but for a page of the
+ * visibility map.
+ */
 void
 cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 			 ScanKey orderbys, int norderbys)
@@ -111,6 +125,9 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	MemoryContextSwitchTo(oldcxt);
 }
 
+/*
+ * amendscan: sets the kill hints, gives up pins, and frees the scan's memory.
+ */
 void
 cb_am_endscan(IndexScanDesc scan)
 {
@@ -282,6 +299,16 @@ cb_scan_return_item(IndexScanDesc scan)
 		scan->xs_itup = item->itup;
 }
 
+/*
+ * amgettuple: the next item in the direction, in xs_heaptid, and with
+ * xs_want_itup its tuple in xs_itup, which is the scan's until the next call.
+ * False: there are no more.
+ *
+ * Publishes what this backend has staged for the index before the first item.
+ * Comparison functions run, so no LWLock or buffer lock is held on entry; on
+ * exit none is, but the window's leaf may be pinned until the scan leaves it
+ * (I8).
+ */
 bool
 cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 {
@@ -352,6 +379,11 @@ cb_scan_add_window(CbWindow *window, TIDBitmap *tbm)
 	return window->nitems;
 }
 
+/*
+ * amgetbitmap: adds the TIDs of all matches to the bitmap; those of the upper
+ * levels are to be rechecked.  Returns how many.  Otherwise as
+ * cb_am_gettuple().
+ */
 int64
 cb_am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 {
@@ -381,6 +413,10 @@ cb_am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	return ntids;
 }
 
+/*
+ * ammarkpos: remembers the current item, in place of what was marked before.
+ * The window is not copied: it is set aside once the scan leaves it.
+ */
 void
 cb_am_markpos(IndexScanDesc scan)
 {
@@ -396,8 +432,8 @@ cb_am_markpos(IndexScanDesc scan)
 }
 
 /*
- * A mark in the current window costs nothing to restore.  A window that was
- * set aside becomes the current one again; it is not pinned any more.
+ * amrestrpos: a mark in the current window costs nothing to restore.  A window
+ * that was set aside becomes the current one again; it is not pinned any more.
  */
 void
 cb_am_restrpos(IndexScanDesc scan)

@@ -29,7 +29,10 @@
 /* leaves that an ordered scan has read before it reads ahead */
 #define CB_SCAN_AHEAD_MIN	2
 
-/* Pages that a scan may ask for before it needs them; 0: none. */
+/*
+ * Pages that a scan may ask for before it needs them, by the tablespace's
+ * effective_io_concurrency; 0: none.
+ */
 int
 cb_scan_ahead_max(Relation rel)
 {
@@ -37,7 +40,10 @@ cb_scan_ahead_max(Relation rel)
 			   CB_AHEAD_MAX / 2);
 }
 
-/* A primitive scan starts, or turns round. */
+/*
+ * A primitive scan starts, or turns round: forgets which leaves come next.
+ * Memory is kept for the next list.
+ */
 void
 cb_scan_ahead_reset(CbScanAhead *ahead)
 {
@@ -166,7 +172,9 @@ cb_scan_ahead_ask(CbScanOpaque so)
 
 /*
  * The scan has read its window's leaf in this direction, and holds no lock.
- * missed: the leaf was not in memory.
+ * missed: the leaf was not in memory.  Asks the kernel for leaves that come
+ * next, if that pays; internal pages may be read for it, and comparison
+ * functions run.
  */
 void
 cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir, bool missed)

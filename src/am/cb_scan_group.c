@@ -119,7 +119,9 @@ cb_scan_group_leaf(IndexScanDesc scan, const BTArrayKeyInfo *array,
 
 /*
  * A leaf whose lower bound is not right of the cut where a primitive scan
- * starts, and which is near it; its block is invalid: none is known.
+ * starts, and which is near it; its block is invalid: none is known.  No lock
+ * or pin is held on entry or on exit, so the leaf may have been split since.
+ * Comparison functions run.
  */
 CbLeafHint
 cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir, const CbCut *cut)

@@ -271,8 +271,9 @@ cb_scan_make_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
 /*
  * The cut where a scan in this direction starts; its keys stay in the scan's
  * opaque data, but are compared during this call of the access method only.
- * False if nothing can match.  _bt_preprocess_keys has been called, and found the
- * quals satisfiable.
+ * False if nothing can match.  _bt_preprocess_keys has been called, and found
+ * the quals satisfiable.  Raises an error if an operator family lacks a
+ * comparison.
  */
 bool
 cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
@@ -283,9 +284,10 @@ cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
 
 /*
  * The cut where it ends: where one in the other direction would start.  Its
- * keys are in cut_keys, and what their functions keep goes to the current memory
- * context.  Where that one would raise an error, as an operator family lacks a
- * comparison, the scan ends with the index.
+ * keys are in cut_keys, which has room for INDEX_MAX_KEYS, and what their
+ * functions keep goes to the current memory context.  Where that one would
+ * raise an error, as an operator family lacks a comparison, the scan ends with
+ * the index.
  */
 void
 cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,

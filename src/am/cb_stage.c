@@ -58,12 +58,14 @@ cb_pending_count(void)
 	return MaxBackends + NUM_AUXILIARY_PROCS + max_prepared_xacts;
 }
 
+/* Asks for a flag per process in shared memory; from shmem_request_hook. */
 void
 cb_stage_shmem_request(void)
 {
 	RequestAddinShmemSpace(mul_size(cb_pending_count(), sizeof(CbPendingFlag)));
 }
 
+/* Sets up or attaches to the flags; from shmem_startup_hook. */
 void
 cb_stage_shmem_startup(void)
 {
@@ -86,8 +88,9 @@ cb_stage_set_pending(bool pending)
 }
 
 /*
- * In a parallel worker: has the leader unpublished entries?  The leader cannot
- * stage any while its workers run, and starting them is a barrier.
+ * In a parallel worker: has the leader unpublished entries?  False in any
+ * other process.  The leader cannot stage any while its workers run, and
+ * starting them is a barrier, so no lock is needed.
  */
 bool
 cb_stage_leader_is_pending(void)
@@ -120,7 +123,10 @@ cb_stage_make_hash(void)
 	cb_stage_generation++;
 }
 
-/* The stage of an index; NULL: it has none. */
+/*
+ * The stage of an index; NULL: it has none.  It lives until the transaction's
+ * end, and longer if few are used; see cb_stage_generation.
+ */
 CbStage *
 cb_stage_find(Oid indexoid)
 {
@@ -129,7 +135,7 @@ cb_stage_find(Oid indexoid)
 	return hash_search(cb_stage_hash, &indexoid, HASH_FIND, NULL);
 }
 
-/* The same, which is made if there is none. */
+/* The same, which is made if there is none, empty. */
 CbStage *
 cb_stage_get(Relation index, Relation heap)
 {
@@ -146,6 +152,7 @@ cb_stage_get(Relation index, Relation heap)
 	return stage;
 }
 
+/* Has no stage of this backend a segment? */
 bool
 cb_stage_is_empty(void)
 {
@@ -280,8 +287,13 @@ cb_stage_needs_segment(const CbStage *stage, Relation index)
 }
 
 /*
- * Makes room for an entry of this size, MAXALIGNed, at the end of the stage; the
- * caller fills it in at once.
+ * Makes room for an entry of this size in bytes, MAXALIGNed, at the end of the
+ * stage; the caller fills it in at once, as the room moves when more is added.
+ *
+ * The first entry of a subtransaction, or of a build, opens a segment: it
+ * takes RowExclusiveLock on the index until the (sub)transaction ends, and
+ * reads the metapage, so no buffer lock is held.  After an error the stage is
+ * as it was.
  */
 IndexTuple
 cb_stage_add(CbStage *stage, Relation index, Size size)
@@ -300,7 +312,7 @@ cb_stage_add(CbStage *stage, Relation index, Size size)
 	return itup;
 }
 
-/* First segment of a nesting level or deeper. */
+/* First segment of a nesting level or deeper; their number if there is none. */
 int
 cb_stage_first_segment(const CbStage *stage, int min_level)
 {
@@ -333,7 +345,11 @@ cb_stage_free(CbStage *stage)
 	stage->maxsegs = 0;
 }
 
-/* Removes the segments from first on, except those to keep; cannot fail. */
+/*
+ * Removes the segments from first on, except those to keep; cannot fail.
+ * fates has one for each of them, or is NULL: none is kept.  The locks on the
+ * index stay.
+ */
 void
 cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
 {
@@ -370,7 +386,7 @@ cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
 
 /*
  * The indexes whose stages hold min_size bytes or more, and may have segments
- * of a nesting level and deeper.
+ * of a nesting level and deeper; palloc'd in the current memory context.
  */
 List *
 cb_stage_list_indexes(int min_level, Size min_size)
@@ -388,7 +404,7 @@ cb_stage_list_indexes(int min_level, Size min_size)
 	return result;
 }
 
-/* The first of the stages that have segments. */
+/* The first of the stages that have segments; there is at least one. */
 CbStage *
 cb_stage_get_first(void)
 {
@@ -456,8 +472,8 @@ cb_stage_void_entries(CbStage *stage, BlockNumber block,
 
 /*
  * Some rows of a page of a table have died: their entries are not published.
- * The page is pinned since before they were staged, so what carries these
- * TIDs is theirs.  Cannot fail.
+ * The page is pinned since before they were staged, so what carries these TIDs
+ * is theirs.  Cannot fail.  Looks at all that is staged for the table.
  */
 void
 cb_stage_void(Oid heapoid, BlockNumber block, const OffsetNumber *rows,
@@ -497,7 +513,11 @@ cb_stage_forget_all(void)
 	MemoryContextReset(cb_stage_cxt);
 }
 
-/* The transaction is over: gives memory back if many indexes were used. */
+/*
+ * The transaction is over: gives memory back if many indexes were used.
+ * Stages move then, which cb_stage_generation tells.  Called while it commits
+ * or aborts, so no error may be raised.
+ */
 void
 cb_stage_end_xact(void)
 {
@@ -506,7 +526,10 @@ cb_stage_end_xact(void)
 		cb_stage_forget_all();
 }
 
-/* Raises an error if comparison functions may be running for this stage. */
+/*
+ * Raises the error of C11 if comparison functions may be running for this
+ * stage.
+ */
 void
 cb_stage_refuse_reentry(const CbStage *stage, Relation index)
 {

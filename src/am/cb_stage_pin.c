@@ -161,8 +161,12 @@ cb_pin_page(Relation heap, BlockNumber block)
 
 /*
  * Called by aminsert, for a row that may be speculative.  True: the row's
- * entries may be staged.  False: they have to be published at once, since
- * the table is not a heap or too many pages are pinned.
+ * entries may be staged.  False: they have to be published at once, since the
+ * table is not a heap or too many pages are pinned.
+ *
+ * The page stays pinned, by the resource owner of the current
+ * (sub)transaction, until its call inserts into another page or returns.
+ * Takes the heap page's share lock, so the caller holds no buffer lock.
  */
 bool
 cb_pin_row(Relation heap, ItemPointer tid)
@@ -183,7 +187,11 @@ cb_pin_row(Relation heap, ItemPointer tid)
 	return true;
 }
 
-/* Gives up the pins of calls nested deeper than this; they have returned. */
+/*
+ * Gives up the pins of calls nested deeper than this; they have returned.
+ * Entries of rows that have died are taken out of the stages.  Takes share
+ * locks of heap pages; raises an error if a row is still speculative.
+ */
 void
 cb_pin_release_deeper(int depth)
 {
@@ -194,7 +202,10 @@ cb_pin_release_deeper(int depth)
 	}
 }
 
-/* A subtransaction of this level is rolled back, or (0) the transaction ends. */
+/*
+ * A subtransaction of this level is rolled back, or (0) the transaction ends:
+ * the pins go with its resource owner and are forgotten here.  Cannot fail.
+ */
 void
 cb_pin_forget(int min_level)
 {

@@ -349,8 +349,17 @@ cb_publish_segments(CbPublication *pub)
 }
 
 /*
- * Publishes the segments of a nesting level and deeper.  index may be NULL.
- * Does nothing if the index is being published further up the call stack.
+ * Publishes the segments of a nesting level and deeper.  index may be NULL:
+ * then it is opened here, under the lock that its segments hold.  Does nothing
+ * if the index is being published further up the call stack.
+ *
+ * No LWLock or buffer lock is held.  Comparison functions run, with a
+ * snapshot.  What the entries have made due is flushed, or asked for; at
+ * commit it is left to the next insertion of this backend.  Never waits for
+ * flushes of others (B4), but may for room in the pool, a while, if workers
+ * pause.  An error before the entries are readable leaves the stage as it was;
+ * one of a serialization conflict or a flush comes after, and they are
+ * readable all the same (e).
  */
 void
 cb_stage_publish(CbStage *stage, Relation index, int min_level)
@@ -408,7 +417,10 @@ cb_stage_publish_many(int min_level, Size min_size)
 	list_free(indexes);
 }
 
-/* Publishes the segments of a nesting level and deeper of all indexes. */
+/*
+ * Publishes the segments of a nesting level and deeper of all indexes, as
+ * cb_stage_publish() does one's.
+ */
 void
 cb_stage_publish_all(int min_level)
 {
@@ -416,7 +428,10 @@ cb_stage_publish_all(int min_level)
 		cb_stage_publish_many(min_level, 0);
 }
 
-/* Publishes stages of average size and above, to make room (C10). */
+/*
+ * Publishes stages of average size and above, to make room (C10).  At least
+ * one stage has segments.
+ */
 void
 cb_stage_publish_largest(void)
 {
@@ -435,7 +450,11 @@ cb_publish_overdue(CbPublication *pub)
 	stage->sweep_due = stage->flush_due = false;
 }
 
-/* What a commit had left to us. */
+/*
+ * What a commit had left to us: empties a journal past its limit, and flushes
+ * buckets.  The caller is aminsert, with its lock on the index, and is not at
+ * commit.  Comparison functions run; after an error it is still due.
+ */
 void
 cb_stage_publish_due(CbStage *stage, Relation index)
 {
@@ -450,6 +469,10 @@ cb_stage_publish_due(CbStage *stage, Relation index)
 /*
  * Publishes what this backend has staged for an index, before it reads it.
  * The caller reads shared state only after this returns.
+ *
+ * Locks and errors as in cb_stage_publish().  Raises the error of C11 from
+ * within the index's own comparisons, and one in a parallel worker whose
+ * leader has unpublished entries, which it would miss (A14).
  */
 void
 cb_stage_publish_index(Relation index)

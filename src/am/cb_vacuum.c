@@ -33,8 +33,14 @@ cb_vacuum_drain(IndexVacuumInfo *info)
 }
 
 /*
- * Also called by CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY, with a
- * callback that collects the TIDs and calls none dead.
+ * ambulkdelete: removes the entries whose TIDs the callback calls dead, after
+ * all that was published before has been moved into the tree.  Also called by
+ * CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY, with a callback that
+ * collects the TIDs and calls none dead.
+ *
+ * The caller holds ShareUpdateExclusiveLock on the table and RowExclusiveLock
+ * on the index.  Waits for flushes of others; comparison functions run.  stats
+ * is the caller's, or palloc'd in the current memory context if it is NULL.
  */
 IndexBulkDeleteResult *
 cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -66,9 +72,12 @@ cb_vacuum_free_runs(Relation index)
 }
 
 /*
- * Drains the journal even if nothing was dead.  Like btree's, the leaves are
- * not visited just to count entries; but all pages are if the map may lack free
- * ones.
+ * amvacuumcleanup: drains the journal even if nothing was dead.  Like btree's,
+ * the leaves are not visited just to count entries; but all pages are if the
+ * map may lack free ones.
+ *
+ * Locks as in cb_am_bulkdelete(); ANALYZE alone does nothing here.  The result
+ * is stats, or palloc'd or NULL if that is NULL.
  */
 IndexBulkDeleteResult *
 cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)

@@ -143,6 +143,10 @@ cb_validate_comparisons(const char *opclassname, CatCList *functions,
 	return result;
 }
 
+/*
+ * amvalidate: is the operator class, with its family, sound?  Says what is
+ * wrong by INFO messages; raises an error only if there is no such class.
+ */
 bool
 cb_am_validate(Oid opclassoid)
 {

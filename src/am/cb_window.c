@@ -428,6 +428,11 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
  * Reads the first window with items of a scan that starts at the cut.  The
  * scan holds no window.  Nothing beyond the starting cut can match.  leaf: one
  * whose lower bound is not right of the cut, if known; going forward only.
+ *
+ * False: there is no match, and no valid window then.  No lock is held on
+ * entry or on exit; the window's leaf stays pinned if VACUUM has to wait for
+ * the scan.  Comparison functions run, and interrupts are served between
+ * windows.
  */
 bool
 cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
@@ -448,7 +453,7 @@ cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
 
 /*
  * Goes to the next window with items in the direction.  False at the end of
- * the scan; there is no valid window then.
+ * the scan; there is no valid window then.  Otherwise as cb_window_first().
  */
 bool
 cb_window_next(IndexScanDesc scan, ScanDirection dir)
@@ -473,8 +478,9 @@ cb_window_next(IndexScanDesc scan, ScanDirection dir)
 
 /*
  * Leaves the current window: sets its kill hints and gives up its pin.  A
- * window that holds the mark is set aside, without pin; so->cur is another
- * one then.
+ * window that holds the mark is set aside, without pin; so->cur is another one
+ * then.  Nothing happens if there is no valid window.  Items of a window that
+ * is not the mark are lost with the next one that is read.
  */
 void
 cb_window_leave(IndexScanDesc scan)

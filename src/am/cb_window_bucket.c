@@ -46,7 +46,11 @@ cb_window_set_hash(CbScanOpaque so)
 	view->has_hash = true;
 }
 
-/* Pins the chunks of the bucket that has so->pos. */
+/*
+ * Pins the chunks of the bucket that has so->pos, for as long as so->view is
+ * open: the slot mark of the window's reading gives them up.  Comparison
+ * functions run.
+ */
 void
 cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir)
 {
@@ -57,7 +61,10 @@ cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir)
 	CB_TEST_POINT("scan-bucket-pinned");
 }
 
-/* Adds each chunk's entries between the cuts. */
+/*
+ * Adds each chunk's entries between the cuts.  They stay in the chunks, which
+ * are pinned while the merge runs.  Comparison functions run.
+ */
 void
 cb_window_open_bucket(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 					  CbPlace *far)

@@ -23,7 +23,10 @@
 #include "am/cb_window.h"
 #include "utils/snapmgr.h"
 
-/* Is the scan such a one, as far as it can tell before it has read the leaf? */
+/*
+ * Is the scan such a one, as far as it can tell before it has read the leaf?
+ * Takes no lock.
+ */
 bool
 cb_window_may_be_hot(IndexScanDesc scan)
 {
@@ -64,7 +67,10 @@ cb_window_has_whole_value(IndexScanDesc scan)
 		cb_window_ends_value(scan, so->range_high);
 }
 
-/* The entry that is kept for the scan's value, and its leaf; false: none is. */
+/*
+ * The entry that is kept for the scan's value, and its leaf; false: none is.
+ * *tuple gets a copy.  No page is read.  Comparison functions run.
+ */
 bool
 cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple, BlockNumber *leaf)
 {
@@ -82,7 +88,7 @@ cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple, BlockNumber *leaf)
 
 /*
  * The window has all that there is of the scan's value, and its leaf is still
- * locked: keeps the entry, if it is one.
+ * share-locked, so that nobody changes it: keeps the entry, if it is one.
  */
 void
 cb_window_keep_hot(IndexScanDesc scan)
@@ -98,7 +104,10 @@ cb_window_keep_hot(IndexScanDesc scan)
 	window->hot_hash = so->view.hash;
 }
 
-/* The row of the window's entry is dead to everyone. */
+/*
+ * The row of the window's entry is dead to everyone: takes it out of the hot
+ * ones.
+ */
 void
 cb_window_drop_hot(CbWindow *window)
 {

@@ -184,6 +184,10 @@ cb_window_get_upper(IndexScanDesc scan, ScanDirection dir)
 	}
 }
 
+/*
+ * Gives up what was copied of the journal, with its memory.  No window may
+ * point into it any more.
+ */
 void
 cb_window_release_upper(CbScanOpaque so)
 {
@@ -211,7 +215,11 @@ cb_window_place_pos(CbScanOpaque so)
 	pos->upper_serial = so->upper_serial;
 }
 
-/* Gets the scan its view of the journal, and the place of so->pos in it. */
+/*
+ * Gets the scan its view of the journal, and the place of so->pos in it.  The
+ * view stays until the next rescan, and is got anew if the index has got or
+ * lost its buckets.  Comparison functions run; pages of the journal are read.
+ */
 void
 cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 {
@@ -219,7 +227,10 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 	cb_window_place_pos((CbScanOpaque) scan->opaque);
 }
 
-/* Adds each run's entries between the cuts; sets far's place in each run. */
+/*
+ * Adds each run's entries between the cuts; sets far's place in each run.
+ * near's places are known.  Comparison functions run; takes no lock.
+ */
 void
 cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 					   CbPlace *far)

@@ -54,9 +54,10 @@ cb_window_begins_before(CbScanOpaque so, const CbCut *cut)
 }
 
 /*
- * Has the cut, of keys, its place in the leaf last read, as far as the window tells?
- * The leaf's lower bound is not right of the number that the scan looked for in it,
- * nor of what it found.
+ * Has the cut, of keys, its place in the leaf last read, as far as the window
+ * tells?  The leaf's lower bound is not right of the number that the scan
+ * looked for in it, nor of what it found.  No lock is needed; comparison
+ * functions run.
  */
 bool
 cb_window_covers(CbScanOpaque so, const CbCut *cut)
@@ -210,8 +211,10 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 
 /*
  * Reads the leaf beyond so->pos and sets the window's cuts from it.  in_place:
- * it is left locked, and is not copied; else it is copied, and kept pinned if
- * it has to stay so.  Returns whether a page was read from the index's file.
+ * it is left pinned and share-locked, and is not copied; else it is copied,
+ * and kept pinned if it has to stay so.  Returns whether a page was read from
+ * the index's file.  Comparison functions run, in place under the leaf's lock.
+ * A damaged page raises an error.
  */
 bool
 cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)

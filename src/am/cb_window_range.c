@@ -68,7 +68,10 @@ cb_window_forget_runs(CbScanRanges *ranges)
 	}
 }
 
-/* The next scan may have another snapshot: it begins to look anew. */
+/*
+ * The next scan may have another snapshot: it begins to look anew.  The memory
+ * of cursors is kept.
+ */
 void
 cb_window_forget_ranges(CbScanOpaque so)
 {
@@ -78,7 +81,10 @@ cb_window_forget_ranges(CbScanOpaque so)
 	cb_window_forget_runs(so->ranges);
 }
 
-/* Has a run been given up that the window was to read? */
+/*
+ * Has a run been given up that the window was to read?  Then the window is to
+ * be read again from its start; in recovery only.
+ */
 bool
 cb_window_lost_run(CbScanOpaque so)
 {
@@ -241,7 +247,11 @@ cb_window_choose_runs(IndexScanDesc scan)
 								ranges->nwanted, ranges->state.nentries);
 }
 
-/* Looks at the range page of so->pos, and chooses the runs to read. */
+/*
+ * Looks at the range page of so->pos, and chooses the runs to read.  The page
+ * is neither locked nor pinned on return: what it says is in so->ranges.
+ * Comparison functions run.
+ */
 void
 cb_window_copy_range(IndexScanDesc scan, ScanDirection dir)
 {
@@ -285,7 +295,8 @@ cb_window_prefetch_runs(CbScanOpaque so, int first, const CbCut *cut,
 
 /*
  * Adds the runs that may have entries beyond the near cut.  When one is not in
- * memory the others are asked for.
+ * memory the others are asked for.  Reads pages of runs; none stays locked.
+ * In recovery a run may be found to be given up: see cb_window_lost_run().
  */
 void
 cb_window_open_range(CbScanOpaque so, CbMerge *merge, CbPlace *near,

@@ -12,6 +12,9 @@
 /* just below the size from which a context asks the system for each chunk */
 #define CB_ARENA_BLOCK	(8192 - 64)
 
+/*
+ * An arena without a block; cxt: where it will take them.  Allocates nothing.
+ */
 void
 cb_arena_init(CbArena *arena, MemoryContext cxt)
 {
@@ -21,7 +24,11 @@ cb_arena_init(CbArena *arena, MemoryContext cxt)
 	arena->left = 0;
 }
 
-/* Takes a block with room for size bytes, MAXALIGNed. */
+/*
+ * Takes a block with room for size bytes, MAXALIGNed; what was left of the
+ * last one is given up.  May raise "out of memory"; the arena is as it was
+ * then.
+ */
 void
 cb_arena_extend(CbArena *arena, Size size)
 {
@@ -36,7 +43,10 @@ cb_arena_extend(CbArena *arena, Size size)
 	arena->left = room;
 }
 
-/* Everything that was allocated is gone. */
+/*
+ * Everything that was allocated is gone.  The first block is kept for what
+ * comes.
+ */
 void
 cb_arena_reset(CbArena *arena)
 {

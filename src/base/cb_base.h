@@ -35,7 +35,7 @@ extern bool cb_preloaded;		/* set by _PG_init */
 
 extern void cb_guc_define(void);
 
-/* raises the error of C1 unless the library was preloaded */
+/* Raises the error of C1 unless the library was preloaded. */
 extern void cb_require_preload(void);
 
 /* who a backend was before cb_owner_begin() */
@@ -46,11 +46,11 @@ typedef struct CbOwnerMark
 	int			nestlevel;
 } CbOwnerMark;
 
-/* Runs as the relation's owner until cb_owner_end(), or an error (cb_owner.c). */
+/* Runs as the relation's owner until cb_owner_end(), or an error. */
 extern void cb_owner_begin(Relation rel, CbOwnerMark *mark);
 extern void cb_owner_end(const CbOwnerMark *mark);
 
-/* raises the error of C11: the index is used from within its own comparisons */
+/* Raises the error of C11: it is used from within its own comparisons. */
 extern void cb_report_reentry(Relation index) pg_attribute_noreturn();
 
 typedef enum CbBuffered
@@ -125,7 +125,7 @@ extern void cb_stat_shmem_startup(void);
 extern void cb_stat_add(Relation rel, CbCounter counter, uint64 n);
 extern void cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n);
 
-/* copies the counters of an index of this database; false: it is not counted */
+/* Copies the counters of an index of this database; false: not counted. */
 extern bool cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS]);
 extern void cb_stat_reset(void);	/* of this database */
 

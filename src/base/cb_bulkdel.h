@@ -26,7 +26,7 @@ extern void cb_bulkdel_shmem_startup(void);
 /* The levels above the tree have been emptied, and nothing is deleted yet. */
 extern void cb_bulkdel_begin(Relation index);
 
-/* Since the server's start.  No read moves from one side of the call to the other. */
+/* Bulk deletes since the server's start. */
 extern uint64 cb_bulkdel_count(Relation index);
 
 #endif							/* CB_BULKDEL_H */

@@ -26,7 +26,9 @@ double		cb_scan_delay;
 bool		cb_preloaded = false;
 
 /*
- * "off", a size such as 64MB, or a percentage of shared_buffers such as 25%.
+ * Parses "off", a size such as 64MB, or a percentage of shared_buffers such as
+ * 25%.  *kilobytes: CB_THRESHOLD_OFF, or kB.  False, without an error: it is
+ * none of these.
  */
 bool
 cb_guc_parse_threshold(const char *value, int64 *kilobytes)
@@ -77,6 +79,11 @@ cb_guc_threshold(Relation index, int offset, const char *value)
 	return cb_guc_parse_threshold(value, &kilobytes) ? kilobytes : CB_THRESHOLD_OFF;
 }
 
+/*
+ * Kilobytes of an index beyond which its coldest leaves are packed, or
+ * CB_THRESHOLD_OFF: by its storage parameter if that is set, else by the
+ * setting.
+ */
 int64
 cb_guc_cold_threshold(Relation index)
 {
@@ -86,6 +93,11 @@ cb_guc_cold_threshold(Relation index)
 							cb_cold_threshold);
 }
 
+/*
+ * Kilobytes of an index beyond which buckets are flushed to range buffers, or
+ * CB_THRESHOLD_OFF: by its storage parameter if that is set, else by the
+ * setting.
+ */
 int64
 cb_guc_spill_threshold(Relation index)
 {
@@ -224,6 +236,10 @@ cb_guc_define(void)
 	MarkGUCPrefixReserved("cache_batch");
 }
 
+/*
+ * Raises the error of C1 unless the library was preloaded.  Cheap, so each
+ * entry from the server calls it.
+ */
 void
 cb_require_preload(void)
 {
@@ -234,6 +250,9 @@ cb_require_preload(void)
 				 errhint("Add cache_batch to shared_preload_libraries and restart the server.")));
 }
 
+/*
+ * Raises the error of C11: the index is used from within its own comparisons.
+ */
 void
 cb_report_reentry(Relation index)
 {

@@ -62,6 +62,7 @@ cb_heat_shmem_size(uint64 nslots)
 	return add_size(size, mul_size(nslots, sizeof(CbHeatSlot)));
 }
 
+/* Asks for the map's memory, if heat is kept; from shmem_request_hook. */
 void
 cb_heat_shmem_request(void)
 {
@@ -71,6 +72,7 @@ cb_heat_shmem_request(void)
 		RequestAddinShmemSpace(cb_heat_shmem_size(nslots));
 }
 
+/* Sets up or attaches to the map, if heat is kept; from shmem_startup_hook. */
 void
 cb_heat_shmem_startup(void)
 {
@@ -96,6 +98,7 @@ cb_heat_shmem_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* Is any heat kept?  False: heat_size is 0, or the library not preloaded. */
 bool
 cb_heat_is_kept(void)
 {
@@ -161,6 +164,13 @@ cb_heat_now(void)
 	return clock;
 }
 
+/*
+ * Brings the clock up to date; epochs since the start of the server.  What is
+ * CB_HEAT_NEVER old was not accessed in so many epochs, if they are fewer.
+ *
+ * May look at many slots if the clock has stood still for long, so not with
+ * pages locked.  0 if no heat is kept.
+ */
 uint32
 cb_heat_clock(void)
 {
@@ -186,7 +196,11 @@ cb_heat_draw(CbHeatKind kind)
 	return 1 + pg_prng_uint32(&pg_global_prng_state) % (2 * rate - 1);
 }
 
-/* cb_heat_note()'s part for a note whose turn it is. */
+/*
+ * cb_heat_note()'s part for a note whose turn it is: notes the access, and
+ * draws when the next one is to be sampled.  Moves the clock by one step at
+ * most, so it may be called with pages locked and in critical sections.
+ */
 void
 cb_heat_sample(Relation rel, BlockNumber block, CbHeatKind kind)
 {
@@ -202,6 +216,7 @@ cb_heat_sample(Relation rel, BlockNumber block, CbHeatKind kind)
 	cb_heatmap_note(cb_heat_slot(rel, block), kind, cb_heat_now());
 }
 
+/* The leaf will be needed: it counts as read and written at present. */
 void
 cb_heat_touch(Relation rel, BlockNumber block)
 {
@@ -212,6 +227,7 @@ cb_heat_touch(Relation rel, BlockNumber block)
 						cb_heat_now());
 }
 
+/* A page takes over entries of a leaf: it is as warm, unless it is warmer. */
 void
 cb_heat_inherit(Relation rel, BlockNumber block, BlockNumber from)
 {
@@ -220,6 +236,11 @@ cb_heat_inherit(Relation rel, BlockNumber block, BlockNumber from)
 						   cb_heat_now());
 }
 
+/*
+ * Epochs, at this time of the clock, since the latest sampled access to the
+ * leaf or to another that shares its slot; or CB_HEAT_NEVER, also if no heat
+ * is kept.
+ */
 uint32
 cb_heat_age(Relation rel, BlockNumber block, CbHeatKind kind, uint32 clock)
 {

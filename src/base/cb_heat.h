@@ -59,19 +59,13 @@ extern void cb_heat_touch(Relation rel, BlockNumber block);
 /* A page takes over entries of a leaf: it is as warm, unless it is warmer. */
 extern void cb_heat_inherit(Relation rel, BlockNumber block, BlockNumber from);
 
-/* Is any heat kept?  False: heat_size is 0, or the library not preloaded. */
+/* Is any heat kept? */
 extern bool cb_heat_is_kept(void);
 
-/*
- * Brings the clock up to date; epochs since the start of the server.  What is
- * CB_HEAT_NEVER old was not accessed in so many epochs, if they are fewer.
- */
+/* Brings the clock up to date; epochs since the start of the server. */
 extern uint32 cb_heat_clock(void);
 
-/*
- * Epochs, at this time of the clock, since the latest sampled access to the
- * leaf or to another that shares its slot; or CB_HEAT_NEVER.
- */
+/* Epochs since the latest sampled access to the leaf; or CB_HEAT_NEVER. */
 extern uint32 cb_heat_age(Relation rel, BlockNumber block, CbHeatKind kind,
 						  uint32 clock);
 

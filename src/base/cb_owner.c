@@ -15,6 +15,11 @@
 #include "utils/guc.h"
 #include "utils/rel.h"
 
+/*
+ * Runs as the relation's owner, restricted, until cb_owner_end(), or an error:
+ * then the end of the transaction sets all back.  *mark is the caller's; the
+ * calls may be nested.  The relation is open.
+ */
 void
 cb_owner_begin(Relation rel, CbOwnerMark *mark)
 {
@@ -24,6 +29,10 @@ cb_owner_begin(Relation rel, CbOwnerMark *mark)
 	mark->nestlevel = NewGUCNestLevel();
 }
 
+/*
+ * Ends what cb_owner_begin() began: settings that were changed meanwhile are
+ * set back.
+ */
 void
 cb_owner_end(const CbOwnerMark *mark)
 {

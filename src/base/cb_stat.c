@@ -62,6 +62,7 @@ static HTAB *cb_stat_hash = NULL;
 static CbStatCached cb_stat_cache[CB_STAT_CACHE_SIZE];
 static TimestampTz cb_stat_pruned_at = 0;
 
+/* Asks for the table's memory and lock; from shmem_request_hook. */
 void
 cb_stat_shmem_request(void)
 {
@@ -71,6 +72,7 @@ cb_stat_shmem_request(void)
 	RequestNamedLWLockTranche("CacheBatchStat", 1);
 }
 
+/* Sets up or attaches to the table; from shmem_startup_hook. */
 void
 cb_stat_shmem_startup(void)
 {
@@ -226,6 +228,14 @@ cb_stat_find(Oid indexoid)
 	return entry;
 }
 
+/*
+ * Adds n to a counter of an index of this database.  Nothing happens if there
+ * is no room for the index, or no shared memory, as without preload.
+ *
+ * Takes the table's lock only if this backend has not used the index lately.
+ * May be called with LWLocks held and in critical sections: entries of dropped
+ * indexes are looked for, which reads catalogs, only where neither is so.
+ */
 void
 cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n)
 {
@@ -238,12 +248,18 @@ cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n)
 		pg_atomic_fetch_add_u64(&entry->counters[counter], n);
 }
 
+/* The same for a relation that is open. */
 void
 cb_stat_add(Relation rel, CbCounter counter, uint64 n)
 {
 	cb_stat_add_oid(RelationGetRelid(rel), counter, n);
 }
 
+/*
+ * Copies the counters of an index of this database; all are 0 if nothing was
+ * counted yet.  False: it is not counted, as the table is full or there is
+ * none.  Takes the table's lock, shared.
+ */
 bool
 cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS])
 {
@@ -258,6 +274,10 @@ cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS])
 	return entry != NULL || !full;
 }
 
+/*
+ * Sets all counters of this database's indexes to 0; additions at the same
+ * time may be lost or stay.  Takes the table's lock, shared.
+ */
 void
 cb_stat_reset(void)
 {

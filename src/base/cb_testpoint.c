@@ -208,6 +208,7 @@ cb_testpoint_show_hits(void)
 	return buf;
 }
 
+/* Defines the settings of tests; called once, by cb_guc_define(). */
 void
 cb_testpoint_define_guc(void)
 {
@@ -372,6 +373,12 @@ cb_testpoint_act(CbTestPoint *point)
 	}
 }
 
+/*
+ * Does what is set for the point of this name, if anything: counts it, raises
+ * an error, waits, calls a function of tests, or kills the backend.  May stand
+ * anywhere: with an LWLock held, or in a critical section, there is no error
+ * and no wait.
+ */
 void
 cb_testpoint_hit(const char *name)
 {

@@ -49,6 +49,11 @@ cb_waiter_is_for(Oid relid, LOCKMODE mode)
 	return false;
 }
 
+/*
+ * This process gives way from now on, until cb_waiter_end(), which is to be
+ * called when its transaction has ended.  It holds RowExclusiveLock on the
+ * index.
+ */
 void
 cb_waiter_begin(Oid indexoid)
 {
@@ -57,18 +62,27 @@ cb_waiter_begin(Oid indexoid)
 	cb_waiter_found = false;
 }
 
+/* It does not give way any more; also after an error, and if it never did. */
 void
 cb_waiter_end(void)
 {
 	cb_waiter_indexoid = InvalidOid;
 }
 
+/* Does this process give way? */
 bool
 cb_waiter_is_watching(void)
 {
 	return OidIsValid(cb_waiter_indexoid);
 }
 
+/*
+ * If this process gives way: to those as well who wait for this lock on the
+ * index's table, which it holds, until it has said as often by
+ * cb_waiter_forget_table() that it does not any more.  False: it should not
+ * hold it, as somebody waits already; then that is not to be called.  May take
+ * locks of the lock manager.
+ */
 bool
 cb_waiter_watch_table(Oid heapoid, LOCKMODE mode)
 {
@@ -84,6 +98,7 @@ cb_waiter_watch_table(Oid heapoid, LOCKMODE mode)
 	return true;
 }
 
+/* The table's lock is given back, or will be at once. */
 void
 cb_waiter_forget_table(void)
 {
@@ -101,6 +116,11 @@ cb_waiter_look(void)
 		 cb_waiter_is_for(cb_waiter_heapoid, cb_waiter_heapmode));
 }
 
+/*
+ * Does somebody wait?  Looks every few milliseconds; once found, it is so to
+ * the transaction's end.  False in a process that does not give way.  May take
+ * locks of the lock manager.
+ */
 bool
 cb_waiter_is_there(void)
 {

@@ -16,28 +16,18 @@
 
 #include "storage/lockdefs.h"
 
-/*
- * This process gives way from now on, until cb_waiter_end(), which is to be
- * called when its transaction has ended.  It holds RowExclusiveLock on the index.
- */
+/* This process gives way, until cb_waiter_end(). */
 extern void cb_waiter_begin(Oid indexoid);
 extern void cb_waiter_end(void);
 
 /* Does it give way? */
 extern bool cb_waiter_is_watching(void);
 
-/*
- * If it does: to those as well who wait for this lock on the index's table, which
- * it holds, until it has said as often that it does not any more.  False: it
- * should not hold it, as somebody waits already.
- */
+/* Gives way at that table's lock, too; false: somebody waits already. */
 extern bool cb_waiter_watch_table(Oid heapoid, LOCKMODE mode);
 extern void cb_waiter_forget_table(void);
 
-/*
- * Does somebody wait?  Looks every few milliseconds; once found, it is so to the
- * transaction's end.  May take locks of the lock manager.
- */
+/* Does somebody wait? */
 extern bool cb_waiter_is_there(void);
 
 #endif							/* CB_WAITER_H */

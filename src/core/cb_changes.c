@@ -11,6 +11,10 @@
 
 #define CB_CHANGES_MASK		((UINT64_C(1) << 48) - 1)
 
+/*
+ * Sets all counts to 0.  Nobody else may use the counts yet; they are the
+ * caller's memory, of which *changes keeps the address.
+ */
 void
 cb_changes_init(CbChanges *changes, cb_atomic64 *counts, uint32_t ncounts)
 {
@@ -27,6 +31,11 @@ cb_changes_slot(const CbChanges *changes, uint64_t file, uint32_t block)
 										 changes->ncounts)];
 }
 
+/*
+ * A block's count; 48 bits of it.  file: any number that tells files apart.
+ * An acquire: what is read of the block afterwards is not older than the
+ * count.
+ */
 uint64_t
 cb_changes_count(const CbChanges *changes, uint64_t file, uint32_t block)
 {
@@ -34,6 +43,10 @@ cb_changes_count(const CbChanges *changes, uint64_t file, uint32_t block)
 		CB_CHANGES_MASK;
 }
 
+/*
+ * The block is being changed; nobody reads it until that is done.  An acquire
+ * and a release.
+ */
 void
 cb_changes_note(const CbChanges *changes, uint64_t file, uint32_t block)
 {

@@ -62,6 +62,11 @@ cb_chunk_edge_is_legal(CbChunkState from, CbChunkState to)
 	return false;
 }
 
+/*
+ * Sets up an empty chunk in state FREE over size bytes (a multiple of 8, at
+ * most 65536) of 8-aligned memory, which stays the caller's.  Nobody else may
+ * use the chunk yet.
+ */
 void
 cb_chunk_init(CbChunk *chunk, void *data, uint32_t size)
 {
@@ -77,7 +82,10 @@ cb_chunk_init(CbChunk *chunk, void *data, uint32_t size)
 	atomic_init(&chunk->owner, 0);
 }
 
-/* The caller has taken the chunk off the free list: it is nobody else's. */
+/*
+ * FREE -> ACTIVE, empty, with one holder: the list that it will be in.  The
+ * caller has taken the chunk off the free list: it is nobody else's.
+ */
 void
 cb_chunk_open(CbChunk *chunk)
 {
@@ -91,7 +99,11 @@ cb_chunk_open(CbChunk *chunk)
 	cb_chunk_set_state(chunk, CB_CHUNK_ACTIVE);
 }
 
-/* The caller excludes other appends and a change of state; cannot fail. */
+/*
+ * Appends an entry of len bytes; there is room for CB_CHUNK_ALIGN(len).  The
+ * caller excludes other appends and a change of state; cannot fail.  Readers
+ * may be there: they see the entry as a whole, or not at all.
+ */
 void
 cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len)
 {
@@ -305,7 +317,17 @@ cb_chunk_merge_tail(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
 		order[k++] = cb_chunk_ranked(s, i++);
 }
 
-/* Stable: equal entries keep the order in which they were appended. */
+/*
+ * Computes the sorted order of the first n entries (n >= nsorted), their
+ * places, into order, which has room for n: merges the sorted run with the
+ * tail.  Touches no shared state; scratch has room for n places.  The
+ * comparison may longjmp.  Stable: equal entries keep the order in which they
+ * were appended.
+ *
+ * The tail is sorted by a natural merge sort, of the runs that it comes in;
+ * where the sorted run is much longer, the tail's places in it are found by
+ * exponential search.
+ */
 void
 cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 			  uint16_t *scratch, cb_chunk_compare compare, void *arg)
@@ -321,7 +343,11 @@ cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 	cb_chunk_merge_tail(&s, order, nsorted, n);
 }
 
-/* The order comes from cb_chunk_sort() with the same n. */
+/*
+ * Makes the first n entries the sorted run, in this order, which comes from
+ * cb_chunk_sort() with the same n.  Under the caller's exclusive lock, with no
+ * other holder that reads the order; cannot fail.
+ */
 void
 cb_chunk_install_order(CbChunk *chunk, const uint16_t *order, uint32_t n)
 {
@@ -341,7 +367,11 @@ cb_chunk_is_left(const CbChunk *chunk, uint32_t rank, cb_chunk_probe probe,
 				 arg) < 0;
 }
 
-/* The caller holds the chunk; the probe may longjmp. */
+/*
+ * How many of ranks [from, to) of the sorted run lie left of the cut, plus
+ * from.  near: it is expected to lie not far from "from".  The caller holds
+ * the chunk; the probe may longjmp.
+ */
 uint32_t
 cb_chunk_search(const CbChunk *chunk, uint32_t from, uint32_t to, bool near,
 				cb_chunk_probe probe, void *arg)
@@ -371,6 +401,10 @@ cb_chunk_middle(const CbChunkSearch *search)
 	return (search->from + search->to) / 2;
 }
 
+/*
+ * The same as cb_chunk_search() for n chunks, in lock step, so that they wait
+ * for memory together.  Each search's from is its result.
+ */
 void
 cb_chunk_search_all(CbChunkSearch *searches, int n, cb_chunk_probe probe,
 					void *arg)
@@ -403,7 +437,10 @@ cb_chunk_search_all(CbChunkSearch *searches, int n, cb_chunk_probe probe,
 	}
 }
 
-/* The caller's lock, or being the only holder, excludes other changes. */
+/*
+ * The one place where states change: asserts that the edge is legal.  The
+ * caller's lock, or being the only holder, excludes other changes.  A release.
+ */
 void
 cb_chunk_set_state(CbChunk *chunk, CbChunkState to)
 {
@@ -412,7 +449,11 @@ cb_chunk_set_state(CbChunk *chunk, CbChunkState to)
 	cb_store_release(&chunk->state, to);
 }
 
-/* The caller keeps the chunk from being freed: by its list's lock or a hold. */
+/*
+ * Takes the ownership for a flush, with a hold; false: it is another's.  me: a
+ * number that tells owners apart, not 0.  The caller keeps the chunk from
+ * being freed: by its list's lock or a hold.  Never waits.
+ */
 bool
 cb_chunk_own(CbChunk *chunk, uint32_t me)
 {
@@ -426,6 +467,10 @@ cb_chunk_own(CbChunk *chunk, uint32_t me)
 	return true;
 }
 
+/*
+ * Gives up the ownership, not the hold.  A release: the next owner sees what
+ * this one did.
+ */
 void
 cb_chunk_disown(CbChunk *chunk)
 {

@@ -105,10 +105,7 @@ cb_chunk_room(const CbChunk *chunk)
 	return taken >= chunk->size ? 0 : chunk->size - taken;
 }
 
-/*
- * Sets up an empty chunk in state FREE over size bytes (a multiple of 8, at
- * most 65536) of 8-aligned memory.
- */
+/* Sets up an empty chunk in state FREE over this memory. */
 extern void cb_chunk_init(CbChunk *chunk, void *data, uint32_t size);
 
 /* FREE -> ACTIVE, empty, with one holder: the list that it will be in. */
@@ -117,11 +114,7 @@ extern void cb_chunk_open(CbChunk *chunk);
 /* Appends an entry of len bytes; there is room for CB_CHUNK_ALIGN(len). */
 extern void cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len);
 
-/*
- * Computes the sorted order of the first n entries (n >= nsorted), their
- * places, into order: merges the sorted run with the tail.  Touches no shared
- * state; scratch has room for n places.  The comparison may longjmp.
- */
+/* Computes the sorted order of the first n entries; touches no shared state. */
 extern void cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 						  uint16_t *scratch, cb_chunk_compare compare,
 						  void *arg);
@@ -130,10 +123,7 @@ extern void cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 extern void cb_chunk_install_order(CbChunk *chunk, const uint16_t *order,
 								   uint32_t n);
 
-/*
- * How many of ranks [from, to) of the sorted run lie left of the cut, plus
- * from.  near: it is expected to lie not far from "from".
- */
+/* Searches ranks [from, to) of the sorted run for a cut's place. */
 extern uint32_t cb_chunk_search(const CbChunk *chunk, uint32_t from,
 								uint32_t to, bool near, cb_chunk_probe probe,
 								void *arg);
@@ -146,10 +136,7 @@ typedef struct CbChunkSearch
 	uint32_t	to;
 } CbChunkSearch;
 
-/*
- * The same as cb_chunk_search() for n chunks, in lock step, so that they wait
- * for memory together.
- */
+/* The same for n chunks, which wait for memory together. */
 extern void cb_chunk_search_all(CbChunkSearch *searches, int n,
 								cb_chunk_probe probe, void *arg);
 

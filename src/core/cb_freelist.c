@@ -31,7 +31,10 @@ cb_freelist_next_head(uint64_t head, uint32_t number)
 	return (((head >> 32) + 1) << 32) | number;
 }
 
-/* Nobody else may use the list yet. */
+/*
+ * All of 0 .. n-1 are free; 0 is popped first.  next has room for n numbers,
+ * and stays the caller's.  Nobody else may use the list yet.
+ */
 void
 cb_freelist_init(CbFreeList *list, cb_atomic32 *next, uint32_t n)
 {
@@ -44,7 +47,10 @@ cb_freelist_init(CbFreeList *list, cb_atomic32 *next, uint32_t n)
 	atomic_init(&list->head, n > 0 ? 0 : CB_FREELIST_NONE);
 }
 
-/* Takes a number off the list; takes no lock and never waits. */
+/*
+ * Takes a number off the list, or returns CB_FREELIST_NONE; takes no lock and
+ * never waits.
+ */
 uint32_t
 cb_freelist_pop(CbFreeList *list)
 {

@@ -37,6 +37,11 @@ cb_heatmap_stamp_age(uint16_t stamp, uint32_t clock)
 	return age < CB_HEAT_STAMPS - CB_HEAT_MAX_STEP ? CB_HEAT_NEVER : 0;
 }
 
+/*
+ * All slots say that there was no access.  nslots is a multiple of
+ * CB_HEAT_SLOT_UNIT; the slots stay the caller's memory.  Nobody else may use
+ * the map yet.
+ */
 void
 cb_heatmap_init(CbHeatMap *map, CbHeatSlot *slots, uint64_t nslots)
 {
@@ -53,6 +58,11 @@ cb_heatmap_init(CbHeatMap *map, CbHeatSlot *slots, uint64_t nslots)
 	}
 }
 
+/*
+ * The slot of a block, which others share.  file: any number that tells files
+ * apart.  The hash is splitmix64's (Steele, Lea, Flood, "Fast splittable
+ * pseudorandom number generators", OOPSLA 2014).
+ */
 CbHeatSlot *
 cb_heatmap_slot(const CbHeatMap *map, uint64_t file, uint32_t block)
 {
@@ -65,6 +75,10 @@ cb_heatmap_slot(const CbHeatMap *map, uint64_t file, uint32_t block)
 	return &map->slots[hash * CB_HEAT_LINE + block % CB_HEAT_LINE];
 }
 
+/*
+ * Notes an access at this time of the clock.  Nothing is written if that is
+ * noted already.
+ */
 void
 cb_heatmap_note(CbHeatSlot *slot, CbHeatKind kind, uint32_t clock)
 {
@@ -75,6 +89,7 @@ cb_heatmap_note(CbHeatSlot *slot, CbHeatKind kind, uint32_t clock)
 		cb_store_relaxed(&slot->stamps[kind], stamp);
 }
 
+/* Epochs since the latest access, or CB_HEAT_NEVER. */
 uint32_t
 cb_heatmap_age(const CbHeatSlot *slot, CbHeatKind kind, uint32_t clock)
 {
@@ -82,6 +97,7 @@ cb_heatmap_age(const CbHeatSlot *slot, CbHeatKind kind, uint32_t clock)
 								clock);
 }
 
+/* Lets one block be as warm as another, unless it is warmer. */
 void
 cb_heatmap_inherit(CbHeatSlot *heir, const CbHeatSlot *slot, uint32_t clock)
 {
@@ -105,6 +121,11 @@ cb_heatmap_age_out(cb_atomic16 *stamp, uint32_t clock)
 		(void) cb_swap_if(stamp, &seen, 0);
 }
 
+/*
+ * Moves the clock by n epochs, CB_HEAT_MAX_STEP at most, and looks at the
+ * slots whose turn it is: n times nslots / CB_HEAT_SWEEP_EPOCHS.  May be
+ * called by several at once.
+ */
 void
 cb_heatmap_advance(CbHeatMap *map, uint32_t n)
 {

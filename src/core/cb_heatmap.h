@@ -84,10 +84,7 @@ extern uint32_t cb_heatmap_age(const CbHeatSlot *slot, CbHeatKind kind,
 extern void cb_heatmap_inherit(CbHeatSlot *heir, const CbHeatSlot *slot,
 							   uint32_t clock);
 
-/*
- * Moves the clock by n epochs, CB_HEAT_MAX_STEP at most, and looks at the slots
- * whose turn it is.  May be called by several at once.
- */
+/* Moves the clock by n epochs, CB_HEAT_MAX_STEP at most. */
 extern void cb_heatmap_advance(CbHeatMap *map, uint32_t n);
 
 static inline uint32_t

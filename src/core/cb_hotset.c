@@ -21,6 +21,10 @@
 #define CB_HOT_HAND_SHIFT		40
 #define CB_HOT_HAND(state)		((int) ((state) >> CB_HOT_HAND_SHIFT))
 
+/*
+ * Makes the set empty; the lines stay the caller's memory.  Nobody else may
+ * use the set yet.
+ */
 void
 cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines)
 {
@@ -59,6 +63,13 @@ cb_hotset_search(CbHotLine *line, uint64_t tag)
 	return -1;
 }
 
+/*
+ * Finds owner's entry of that hash, and copies it to *item; false: it is not
+ * there, or its line is being written.  Beside the line that the hash leads
+ * to, only its lowest 16 bits are compared, and equal hashes need not be of
+ * the same key: the caller compares keys.  Whether its leaf has changed since
+ * is for the caller to see.
+ */
 bool
 cb_hotset_find(CbHotSet *set, uint32_t owner, uint32_t hash, CbHotItem *item)
 {
@@ -124,6 +135,11 @@ cb_hotset_choose(uint64_t *state)
 	return way;
 }
 
+/*
+ * Puts an item in, in the place of its predecessor if there is one, else of
+ * one that was not found lately.  Does nothing if somebody else writes the
+ * line.
+ */
 void
 cb_hotset_put(CbHotSet *set, const CbHotItem *item)
 {
@@ -144,6 +160,10 @@ cb_hotset_put(CbHotSet *set, const CbHotItem *item)
 	cb_hotset_release(line, state);
 }
 
+/*
+ * Takes owner's entry of that hash out.  Does nothing if somebody else writes
+ * the line, so it may stay.
+ */
 void
 cb_hotset_remove(CbHotSet *set, uint32_t owner, uint32_t hash)
 {

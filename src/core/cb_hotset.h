@@ -55,10 +55,7 @@ typedef struct CbHotSet
 /* Nobody else may use the set yet. */
 extern void cb_hotset_init(CbHotSet *set, CbHotLine *lines, uint32_t nlines);
 
-/*
- * Finds owner's entry of that hash.  Whether its leaf has changed since is for
- * the caller to see.
- */
+/* Finds owner's entry of that hash; its leaf may have changed since. */
 extern bool cb_hotset_find(CbHotSet *set, uint32_t owner, uint32_t hash,
 						   CbHotItem *item);
 

@@ -155,6 +155,10 @@ cb_model_ratio(double batched, double direct)
 	return direct > 0 ? batched / direct : -1;
 }
 
+/*
+ * Computes all of *out from *in, which holds what CbModelInput says; a pure
+ * function.
+ */
 void
 cb_model_compute(const CbModelInput *in, CbModelResult *out)
 {

@@ -812,6 +812,11 @@ cb_pack_encode_block(CbPackWriter *writer, const CbPackEntry *entries,
 	return true;
 }
 
+/*
+ * Encodes n entries, 1 to CB_PACK_MAX_ENTRIES, into out, which is 8-aligned.
+ * The bytes written, a multiple of 8 and at most capacity; 0: they do not fit,
+ * or an entry is none.  What is written depends on the entries alone.
+ */
 size_t
 cb_pack_encode(const CbPackEntry *entries, int n, void *out, size_t capacity)
 {
@@ -973,6 +978,12 @@ cb_pack_rest_shape(const CbPackRest *rest, CbPackShape *shape)
 	}
 }
 
+/*
+ * Copies the blob without the entries of n ascending ordinals to out, which
+ * has room for len bytes, is 8-aligned, and not the blob.  The bytes written,
+ * never more than len; kill hints are 0.  0: nothing is left, or the blob is
+ * damaged and was not checked.
+ */
 size_t
 cb_pack_delete(const void *blob, size_t len, const uint16_t *ordinals, int n,
 			   void *out)

@@ -78,69 +78,38 @@ typedef struct CbPackReader
 	uint8_t		link[CB_PACK_BYTES_BLOCK];	/* who has the last byte shared */
 } CbPackReader;
 
-/*
- * Encodes n entries, 1 to CB_PACK_MAX_ENTRIES, into out, which is 8-aligned.
- * The bytes written, a multiple of 8 and at most capacity; 0: they do not fit,
- * or an entry is none.  What is written depends on the entries alone.
- */
+/* Encodes n entries into out; the bytes written, 0: they do not fit. */
 extern size_t cb_pack_encode(const CbPackEntry *entries, int n, void *out,
 							 size_t capacity);
 
-/*
- * Is this a blob of which every entry can be read, and removed?  Looks at all
- * of it.
- */
+/* Is this a blob of which every entry can be read, and removed? */
 extern bool cb_pack_check(const void *blob, size_t len);
 
 extern int	cb_pack_count(const void *blob);
 extern int	cb_pack_nblocks(const void *blob);
 
-/*
- * Begins reading; looks at the blob's header only.  false: not a blob of this
- * length.  The reader may be copied by value.
- */
+/* Begins reading; false: not a blob of this length. */
 extern bool cb_pack_open(CbPackReader *reader, const void *blob, size_t len);
 
 /* The first entry of a block; the number of entries for block nblocks. */
 extern int	cb_pack_block_start(const CbPackReader *reader, int block);
 
-/*
- * How many entries is_left() is true for, of which there are none behind one
- * for which it is false.  Looks at the blocks' first ones, then into a block;
- * what it may look at next is brought into the processor's caches meanwhile.
- */
+/* How many entries is_left() is true for; they come first. */
 extern int	cb_pack_search(const CbPackReader *reader,
 						   bool (*is_left) (void *arg, int i), void *arg);
 
-/*
- * The same for the entries whose bodies are a number less than the one given,
- * or no greater if or_equal: signed, in ascending order.  -1: bodies are not
- * single numbers, or the blob is damaged.
- */
+/* The same for bodies that are numbers less than this one; -1: they are not. */
 extern int	cb_pack_search_number(CbPackReader *reader, int64_t number,
 								  bool or_equal);
 
-/*
- * Reads entry i, whose body is a single number; false: it is not, or there is no
- * such entry, or it is damaged.
- */
+/* Reads entry i, whose body is a single number; false: it is not. */
 extern bool cb_pack_read_number(CbPackReader *reader, int i, int64_t *number);
 
-/*
- * Reads entry i; its body is copied to body, which is 8-aligned and has room
- * for CB_PACK_MAX_BODY bytes.  Where bodies are packed by words any entry is
- * O(1); else O(block), and O(1) next to the one read before.  false: there is
- * no entry i, or the blob is damaged.
- */
+/* Reads entry i, with its body; false: there is none, or it is damaged. */
 extern bool cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry,
 						 void *body);
 
-/*
- * Reads entry i and those behind it in its block at once, if they are packed by
- * words and share one info: out gets, for each, gap bytes that are left alone
- * and the body of *len bytes; tids the TIDs.  gap is a multiple of 8.  How many
- * were read; 0: not so, try cb_pack_read.
- */
+/* Reads entries packed by words, many at once; 0: try cb_pack_read. */
 extern int	cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap,
 							   void *out, uint16_t *len, uint64_t *tids);
 
@@ -151,36 +120,21 @@ extern int	cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap,
 /* The TID of entry i; 0: there is no entry i, or the blob is damaged. */
 extern uint64_t cb_pack_tid(const CbPackReader *reader, int i);
 
-/*
- * The TIDs of entry i and of those behind it in its block, in tids, which has
- * room for CB_PACK_BLOCK; how many.  0: there is no entry i, or the blob is
- * damaged.
- */
+/* TIDs of entry i and of those behind it in its block; how many. */
 extern int	cb_pack_read_tids(const CbPackReader *reader, int i,
 							  uint64_t *tids);
 
-/*
- * The heap blocks of these TIDs are not outside of *low to *high, whatever the
- * blob's bytes are; O(1).  How many they are; 0 as above.
- */
+/* Bounds of the heap blocks of these TIDs; how many they are. */
 extern int	cb_pack_heap_range(const CbPackReader *reader, int i,
 							   uint32_t *low, uint32_t *high);
 
-/*
- * Kill hints: a bit an entry, 0 in a new blob.  They may be set by several at
- * a time; one may get lost then.  set: true if it was not set before.
- */
+/* Kill hints: a bit an entry, 0 in a new blob. */
 extern bool cb_pack_is_dead(const void *blob, int i);
 extern bool cb_pack_has_dead(const void *blob); /* of any entry */
 extern bool cb_pack_set_dead(void *blob, int i);
 extern void cb_pack_clear_dead(void *blob);
 
-/*
- * Copies the blob without the entries of n ascending ordinals to out, which
- * has room for len bytes, is 8-aligned, and not the blob.  The bytes written,
- * never more than len; kill hints are 0.  0: nothing is left, or the blob is
- * damaged and was not checked.
- */
+/* Copies the blob without these entries to out; the bytes written. */
 extern size_t cb_pack_delete(const void *blob, size_t len,
 							 const uint16_t *ordinals, int n, void *out);
 

@@ -302,10 +302,7 @@ cb_pack_get_plain(const CbPackReader *reader, uint32_t k)
 										 reader->bits[0], reader->mask[0]);
 }
 
-/*
- * Makes the block of entry i the one at hand; false: no such entry, or it is
- * damaged.
- */
+/* Makes the block of entry i the one at hand; false: no such entry. */
 extern bool cb_pack_load_block(CbPackReader *reader, uint32_t i);
 
 #endif							/* CB_PACK_FORMAT_H */

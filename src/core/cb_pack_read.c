@@ -16,18 +16,25 @@
 /* bytes of a block's bodies that tell its first one, if that is a plain number */
 #define CB_PACK_FIRST_LEN	17
 
+/* The number of entries, as the blob's header says. */
 int
 cb_pack_count(const void *blob)
 {
 	return ((const CbPackHeader *) blob)->count;
 }
 
+/* The number of blocks, as the blob's header says. */
 int
 cb_pack_nblocks(const void *blob)
 {
 	return ((const CbPackHeader *) blob)->nblocks;
 }
 
+/*
+ * Begins reading; looks at the blob's header only.  false: not a blob of this
+ * length.  The reader may be copied by value; it points to the blob, which is
+ * to stay as it is but for kill hints.
+ */
 bool
 cb_pack_open(CbPackReader *reader, const void *blob, size_t len)
 {
@@ -63,6 +70,7 @@ cb_pack_open(CbPackReader *reader, const void *blob, size_t len)
 	return reader->data <= reader->limit;
 }
 
+/* The first entry of a block; the number of entries for block nblocks. */
 int
 cb_pack_block_start(const CbPackReader *reader, int block)
 {
@@ -173,6 +181,7 @@ cb_pack_get_tid(const unsigned char *column, uint32_t k, uint32_t bits,
 		cb_pack_ones(CB_PACK_TID_BITS);
 }
 
+/* The TID of entry i; 0: there is no entry i, or the blob is damaged. */
 uint64_t
 cb_pack_tid(const CbPackReader *reader, int i)
 {
@@ -191,6 +200,11 @@ cb_pack_tid(const CbPackReader *reader, int i)
 						   reader->offset_bits, tids.base);
 }
 
+/*
+ * The TIDs of entry i and of those behind it in its block, in tids, which has
+ * room for CB_PACK_BLOCK; how many.  0: there is no entry i, or the blob is
+ * damaged.
+ */
 int
 cb_pack_read_tids(const CbPackReader *reader, int i, uint64_t *out)
 {
@@ -206,6 +220,11 @@ cb_pack_read_tids(const CbPackReader *reader, int i, uint64_t *out)
 	return (int) (tids.first + tids.n) - i;
 }
 
+/*
+ * The heap blocks of the TIDs that cb_pack_read_tids() would read are not
+ * outside of *low to *high, whatever the blob's bytes are; O(1).  How many
+ * they are; 0 as there.
+ */
 int
 cb_pack_heap_range(const CbPackReader *reader, int i, uint32_t *low,
 				   uint32_t *high)
@@ -312,6 +331,10 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 	return true;
 }
 
+/*
+ * Makes the block of entry i the one at hand; false: no such entry, or it is
+ * damaged; then none is at hand.
+ */
 bool
 cb_pack_load_block(CbPackReader *reader, uint32_t i)
 {
@@ -394,6 +417,12 @@ cb_pack_search_by(const CbPackReader *reader,
 								is_left, arg);
 }
 
+/*
+ * How many entries is_left() is true for, of which there are none behind one
+ * for which it is false.  Looks at the blocks' first ones, then into a block;
+ * what it may look at next is brought into the processor's caches meanwhile.
+ * is_left() may longjmp.
+ */
 int
 cb_pack_search(const CbPackReader *reader,
 			   bool (*is_left) (void *arg, int i), void *arg)
@@ -409,6 +438,10 @@ typedef struct CbPackNumberSearch
 	bool		failed;
 } CbPackNumberSearch;
 
+/*
+ * Reads entry i, whose body is a single number; false: it is not, or there is
+ * no such entry, or it is damaged.
+ */
 bool
 cb_pack_read_number(CbPackReader *reader, int i, int64_t *number)
 {
@@ -543,6 +576,11 @@ cb_pack_search_plain(CbPackReader *reader, int64_t number, bool or_equal)
 	return low;
 }
 
+/*
+ * The same for the entries whose bodies are a number less than the one given,
+ * or no greater if or_equal: signed, in ascending order.  -1: bodies are not
+ * single numbers, or the blob is damaged.
+ */
 int
 cb_pack_search_number(CbPackReader *reader, int64_t number, bool or_equal)
 {
@@ -718,7 +756,13 @@ cb_pack_read_any(CbPackReader *reader, uint32_t i, CbPackEntry *entry,
 	return true;
 }
 
-/* Where bodies are plain numbers it is a few shifts; that is the usual case. */
+/*
+ * Reads entry i; its body is copied to body, which is 8-aligned and has room
+ * for CB_PACK_MAX_BODY bytes.  Where bodies are packed by words any entry is
+ * O(1), and a few shifts where they are plain numbers, which is the usual
+ * case; else O(block), and O(1) next to the one read before.  false: there is
+ * no entry i, or the blob is damaged.
+ */
 bool
 cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 {
@@ -736,6 +780,13 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 	return true;
 }
 
+/*
+ * Reads entry i and those behind it in its block at once, if they are packed
+ * by words and share one info: out, of CB_PACK_WORDS_ROOM(gap) bytes, gets,
+ * for each, gap bytes that are left alone and the body of *len bytes; tids the
+ * TIDs.  gap is a multiple of 8.  How many were read; 0: not so, try
+ * cb_pack_read.
+ */
 int
 cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap, void *out,
 				   uint16_t *len, uint64_t *tids)
@@ -787,6 +838,10 @@ cb_pack_check_tids(const CbPackReader *reader)
 	return true;
 }
 
+/*
+ * Is this a blob of which every entry can be read, and removed?  Looks at all
+ * of it.  len: its length in bytes, padding included.
+ */
 bool
 cb_pack_check(const void *blob, size_t len)
 {
@@ -829,6 +884,7 @@ cb_pack_hint(const void *blob, uint32_t i)
 		((const CbPackHeader *) blob)->nblocks * sizeof(CbPackBlock) + i / 8;
 }
 
+/* Is entry i's kill hint set?  False if there is no entry i. */
 bool
 cb_pack_is_dead(const void *blob, int i)
 {
@@ -838,6 +894,7 @@ cb_pack_is_dead(const void *blob, int i)
 						   __ATOMIC_RELAXED) >> (i & 7) & 1;
 }
 
+/* Is the kill hint of any entry set? */
 bool
 cb_pack_has_dead(const void *blob)
 {
@@ -850,6 +907,10 @@ cb_pack_has_dead(const void *blob)
 	return any != 0;
 }
 
+/*
+ * Sets entry i's kill hint; true if it was not set before.  Under the page's
+ * share lock: hints may be set by several at a time; one may get lost then.
+ */
 bool
 cb_pack_set_dead(void *blob, int i)
 {
@@ -867,6 +928,7 @@ cb_pack_set_dead(void *blob, int i)
 	return true;
 }
 
+/* Clears all kill hints; nobody else looks at the blob. */
 void
 cb_pack_clear_dead(void *blob)
 {

@@ -58,7 +58,10 @@ cb_radix_pass(const CbRadixItem *from, CbRadixItem *to, size_t n, int d,
 		to[counts[cb_radix_digit(from[i].key, d)]++] = from[i];
 }
 
-/* Allocates nothing and cannot fail. */
+/*
+ * Sorts n items by key; scratch has room for as many, and its contents are
+ * lost.  Stable.  Allocates nothing and cannot fail.
+ */
 void
 cb_radix_sort(CbRadixItem *items, CbRadixItem *scratch, size_t n)
 {

@@ -214,6 +214,10 @@ cb_cooler_take_turn(CbDesc *desc)
 				   (uint64) TimestampTzPlusMilliseconds(now, cb_cooler_rest_ms()));
 }
 
+/*
+ * Shall a worker come to pack leaves?  A look without locks, so a hint; false
+ * if the index was found too small the last time.
+ */
 bool
 cb_cooler_is_due(const CbDesc *desc, TimestampTz now)
 {
@@ -222,6 +226,18 @@ cb_cooler_is_due(const CbDesc *desc, TimestampTz now)
 	return at != 0 && (TimestampTz) at <= now;
 }
 
+/*
+ * Packs some cold leaves of an index, if it is larger than its cold_threshold,
+ * it is time, and no other process has taken this turn; else it returns at
+ * once.
+ *
+ * Called by a worker, within a transaction and with a snapshot,
+ * RowExclusiveLock on the index and no LWLock.  Takes ShareUpdateExclusiveLock
+ * on the table if that can be had at once, and has given it back on return;
+ * after an error the transaction's end does.  Comparison functions run.  A
+ * damaged leaf raises an error: the turn has been put off by then, so workers
+ * still flush the index.
+ */
 void
 cb_cooler_run(Relation rel, CbDesc *desc)
 {

@@ -66,6 +66,11 @@ cb_dbcommands_exit(int code, Datum arg)
 	cb_dbcommands_resume();
 }
 
+/*
+ * Makes this backend the one that has suspended a database, if there is a
+ * place for it; cb_dbcommands_resume() ends that, at the latest when the
+ * backend exits.
+ */
 static void
 cb_dbcommands_mark(Oid dboid)
 {
@@ -108,6 +113,10 @@ cb_dbcommands_tell(int place, bool end)
 	LWLockRelease(cb_workers->lock);
 }
 
+/*
+ * Waits until the database's workers have left, CB_SUSPEND_WAIT_MS at most; no
+ * LWLock is held, and interrupts are served.
+ */
 static void
 cb_dbcommands_wait(int place)
 {
@@ -300,6 +309,10 @@ cb_dbcommands_process_utility(PlannedStmt *stmt, const char *query,
 	PG_END_TRY();
 }
 
+/*
+ * Puts this module's hook before ProcessUtility_hook; only while the library
+ * is preloaded.
+ */
 void
 cb_dbcommands_init(void)
 {

@@ -68,6 +68,11 @@ StaticAssertDecl(CbFlushCounter(CB_FLUSH_REQUEST) == CB_STAT_FLUSHES_REQUEST &&
 				 CbFlushCounter(CB_FLUSH_READS) == CB_STAT_FLUSHES_READS,
 				 "each cause has its counter, in the same order");
 
+/*
+ * Counts, in the index's statistics, a sweep or a flush that has moved n
+ * entries, and what that did to the tree.  It is not undone if the transaction
+ * is rolled back.
+ */
 void
 cb_flush_count(Relation rel, CbFlushCause cause, int n,
 			   const CbApplyStats *stats)
@@ -104,6 +109,10 @@ cb_flush_collect_chunk(CbFlush *flush, const CbPoolChunk *chunk)
 	flush->n += count;
 }
 
+/*
+ * Lists the entries of all owned chunks, palloc'd; their tuples stay in the
+ * chunks, which keep them until they are retired.
+ */
 static void
 cb_flush_collect(CbFlush *flush)
 {
@@ -448,6 +457,20 @@ cb_flush_let_go(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	return cb_flush_chunks(rel, desc, attach_id, bucket, cause) > 0;
 }
 
+/*
+ * Flushes a bucket of an attachment, then truncates the journal if that frees
+ * enough and nobody else is at it.  CB_FLUSH_READS: merges the range whose
+ * runs scans had to read, and leaves what is in the bucket there.
+ * CB_FLUSH_LIMIT: a failing bucket gives its entries to the journal again
+ * instead.
+ *
+ * False: there was nothing to do, the attachment is gone, it gave way to one
+ * who waits for its locks, or recovery is in progress.  On entry
+ * RowExclusiveLock or more on the index is held, no LWLock, and no chunk is
+ * owned; on exit the same.  Memory is given back.  Comparison functions run.
+ * After an error the chunks stay sealed in their bucket, owned by nobody, and
+ * the bucket counts as failing unless the query was cancelled.
+ */
 bool
 cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
@@ -464,6 +487,11 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	return true;
 }
 
+/*
+ * Makes room: flushes the attachment's fullest bucket.  False: others are
+ * flushing all that there is, but what fails.  Locks and errors as in
+ * cb_flush_bucket().
+ */
 bool
 cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id)
 {
@@ -473,6 +501,11 @@ cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id)
 		cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_HELP);
 }
 
+/*
+ * Flushes the failing bucket that has refused entries, if it is time to.
+ * False: it is not, or there was nothing to do.  Locks and errors as in
+ * cb_flush_bucket().
+ */
 bool
 cb_flush_retry(Relation rel, const CbPublishResult *result)
 {
@@ -544,6 +577,16 @@ cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
 	return tail >= upto;
 }
 
+/*
+ * Moves everything that was published before the call into the tree, and
+ * truncates the journal so far.  Waits for others who are at it, so it may
+ * take long; interrupts are served.  Does nothing in recovery.
+ *
+ * On entry RowExclusiveLock or more on the index is held, and no LWLock; on
+ * exit the same.  Comparison functions run.  Raises the error of C11 if this
+ * process owns chunks, as then it is called from within a flush's comparison;
+ * else errors are as in cb_flush_sweep() and cb_flush_bucket().
+ */
 void
 cb_flush_drain(Relation rel, CbFlushCause cause)
 {
@@ -576,6 +619,14 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 	}
 }
 
+/*
+ * Merges the range buffers that have keys between the cuts into the tree, and
+ * waits for others who are at it.  Returns whether there were entries in them.
+ *
+ * On entry RowExclusiveLock or more on the index is held, and no LWLock; on
+ * exit the same.  The cuts' keys stay the caller's.  Memory is given back.
+ * Comparison functions run, and their errors come through.
+ */
 bool
 cb_flush_ranges_between(Relation rel, const CbCut *lo, const CbCut *hi)
 {
@@ -586,6 +637,7 @@ cb_flush_ranges_between(Relation rel, const CbCut *lo, const CbCut *hi)
 	return cb_flush_merge_end(rel, &merge);
 }
 
+/* As cb_flush_ranges_between(), for all range buffers that the index has. */
 bool
 cb_flush_ranges(Relation rel)
 {
@@ -601,6 +653,12 @@ cb_flush_ranges(Relation rel)
  */
 #define CB_FLUSH_ENTRIES_A_READ		8
 
+/*
+ * Notes that a scan in the view's bucket had to read nruns runs of a range
+ * page's range, which hold nentries: asks workers for a merge once that would
+ * have cost less than such reads did.  Nothing happens if the view has no
+ * bucket.  Never waits for a flush, raises no error; no LWLock is held.
+ */
 void
 cb_flush_note_run_reads(const CbBucketView *view, BlockNumber range, int nruns,
 						int64 nentries)
@@ -618,6 +676,10 @@ cb_flush_note_run_reads(const CbBucketView *view, BlockNumber range, int nruns,
 
 /* ---------- after a publication ---------- */
 
+/*
+ * Has a publication made flushes due?  A look without locks, so a hint; false
+ * if it published to the journal of an index without buckets.
+ */
 bool
 cb_flush_is_due(const CbPublishResult *result)
 {
@@ -629,7 +691,12 @@ cb_flush_is_due(const CbPublishResult *result)
 		 result->journal_length > cb_load_relaxed(&desc->journal_limit));
 }
 
-/* What is read without its lock are hints. */
+/*
+ * Asks workers to move what lay in the journal before the index got its
+ * buckets; does nothing if it has been moved, or there are no workers.  The
+ * descriptor need not be locked: what is read of it are hints.  Never waits,
+ * raises no error.
+ */
 void
 cb_flush_request_before(CbDesc *desc)
 {
@@ -671,6 +738,13 @@ cb_flush_shorten(Relation rel, CbDesc *desc, uint64 attach_id)
 	}
 }
 
+/*
+ * Flushes the fullest bucket, and the oldest ones, a few at most, if the
+ * journal is too long: publications could not, as they were at commit, and
+ * there are no workers.  Also moves what lay in the journal before the index
+ * got its buckets.  Nothing happens if it has none.  Locks and errors as in
+ * cb_flush_bucket().
+ */
 void
 cb_flush_overdue(Relation rel)
 {
@@ -685,6 +759,16 @@ cb_flush_overdue(Relation rel)
 	cb_flush_shorten(rel, desc, attach_id);
 }
 
+/*
+ * Asks workers for the flushes that a publication has made due.
+ *
+ * may_work: comparison functions may run and errors may be raised, so it does
+ * them itself if there are no workers.  large: this was a large batch; with
+ * may_work it flushes a bucket, too, or waits for room while workers pause, if
+ * the pool is about to run out.  Without may_work it never waits and raises no
+ * error, as at commit.  On entry RowExclusiveLock or more on the index is
+ * held, no LWLock, and no chunk is owned; on exit the same.
+ */
 void
 cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 					   bool large, bool may_work)

@@ -66,6 +66,13 @@ cb_launcher_enlist(void)
 	pg_atomic_write_u32(&cb_workers->launcher_pid, MyProcPid);
 }
 
+/*
+ * Takes a worker out of its database's: adds its counts to those of the
+ * database, marks its entry GONE, and wakes those who wait for workers to
+ * leave.  Called once for an entry: by the worker as it exits, or by the
+ * launcher for one that never began.  Takes cb_workers->lock; the caller holds
+ * no LWLock.
+ */
 void
 cb_launcher_strike_off(CbWorker *worker)
 {
@@ -457,6 +464,11 @@ cb_launcher_request_due(TimestampTz *looked_at)
 	return TimestampDifferenceMilliseconds(now, due);
 }
 
+/*
+ * The launcher's process; does not return.  Started by the postmaster as soon
+ * as the server accepts writes, and again CB_LAUNCHER_RESTART_S after it has
+ * exited with an error or by SIGTERM.
+ */
 void
 cb_launcher_main(Datum arg)
 {
@@ -488,8 +500,10 @@ cb_launcher_main(Datum arg)
 }
 
 /*
- * Registers the launcher, unless it would have nothing to do; pg_upgrade
- * wants nobody to change data behind its back.
+ * Installs the hook for commands on databases and registers the launcher,
+ * unless they would have nothing to do: there are no buckets, or max_workers
+ * is 0.  pg_upgrade wants nobody to change data behind its back, so it gets no
+ * launcher.  Called only while the library is preloaded.
  */
 void
 cb_flush_init(void)

@@ -45,6 +45,10 @@
 #define CB_PACE_ROOM_US		CB_PACE_MAX_US
 #define CB_PACE_LOOK_MS		1
 
+/*
+ * Counts that a scan begins in a range that has runs.  One atomic addition; no
+ * lock, no error, and nothing if there are no buckets.
+ */
 void
 cb_pace_note_scan(void)
 {
@@ -62,6 +66,11 @@ cb_pace_now(void)
 	return INSTR_TIME_GET_MICROSEC(now);
 }
 
+/*
+ * Around a worker's transaction: cb_pace_begin() before it, cb_pace_end()
+ * after.  Workers only, since cb_pool and cb_workers must exist.  Neither
+ * takes a lock or raises an error.
+ */
 void
 cb_pace_begin(CbPace *pace)
 {
@@ -80,6 +89,12 @@ cb_pace_extend(uint64 until)
 		;
 }
 
+/*
+ * If the worker has more to do, all workers pause for the scans that began in
+ * its time: scan_delay for each, but CB_PACE_FACTOR times what was worked at
+ * most.  A pause that would be too short is saved up in *pace.  A worker that
+ * has no more to do rests by itself, so it asks for none.
+ */
 void
 cb_pace_end(CbPace *pace, bool more)
 {
@@ -100,6 +115,10 @@ cb_pace_end(CbPace *pace, bool more)
 	pace->scans = 0;
 }
 
+/*
+ * Microseconds for which a worker should pause now; 0: it should go on.  A
+ * look without locks.
+ */
 int64
 cb_pace_left(void)
 {
@@ -126,6 +145,13 @@ cb_pace_is_pausing(void)
 	return false;
 }
 
+/*
+ * Waits until the pool is not very low any more, CB_PACE_ROOM_US at most, if a
+ * worker of this database pauses.  False: there is no room, or none that
+ * pauses, so the caller should help itself.  No LWLock is held, but what the
+ * transaction holds stays held; interrupts are served, so a cancel raises an
+ * error.
+ */
 bool
 cb_pace_wait_for_room(void)
 {

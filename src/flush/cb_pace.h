@@ -20,20 +20,14 @@ typedef struct CbPace
 /* A scan begins in a range that has runs. */
 extern void cb_pace_note_scan(void);
 
-/*
- * Around a worker's transaction.  Then all pause for the scans of its time, if
- * it has more to do: one that has not rests by itself.
- */
+/* Around a worker's transaction; more: it has more to do. */
 extern void cb_pace_begin(CbPace *pace);
 extern void cb_pace_end(CbPace *pace, bool more);
 
 /* Microseconds for which a worker should pause now. */
 extern int64 cb_pace_left(void);
 
-/*
- * Waits for room in the pool, for a time, if a worker pauses.  False: there is
- * none, so the caller should help.  No LWLock is held; interrupts are served.
- */
+/* Waits for room in the pool while a worker pauses; false: help yourself. */
 extern bool cb_pace_wait_for_room(void);
 
 #endif							/* CB_PACE_H */

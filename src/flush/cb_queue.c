@@ -100,6 +100,10 @@ cb_queue_queues_size(void)
 					PG_CACHE_LINE_SIZE);
 }
 
+/*
+ * Asks for the shared memory and the LWLocks of the queues; from
+ * shmem_request_hook.
+ */
 void
 cb_queue_shmem_request(void)
 {
@@ -154,7 +158,11 @@ cb_queue_init(void)
 	}
 }
 
-/* After cb_pool_shmem_startup(). */
+/*
+ * Sets up or attaches to the queues; from shmem_startup_hook, after
+ * cb_pool_shmem_startup(), which has counted the buckets.  Leaves cb_workers
+ * NULL if there are no buckets or max_workers is 0.
+ */
 void
 cb_queue_shmem_startup(void)
 {
@@ -181,6 +189,10 @@ cb_queue_shmem_startup(void)
 
 /* ---------- places ---------- */
 
+/*
+ * The place of a database; -1: it has none.  Without a lock, so it may be
+ * given away right after.  cb_workers is not NULL.
+ */
 int
 cb_queue_find_place(Oid dboid)
 {
@@ -210,7 +222,11 @@ cb_queue_free_place(void)
 	return place;
 }
 
-/* cb_workers->lock is held exclusively. */
+/*
+ * The place of a database, which gets one if it has none: a free one, or that
+ * of an idle database.  -1: there is none to be had.  cb_workers->lock is held
+ * exclusively, so it cannot be given away until that is released.
+ */
 int
 cb_queue_make_place_locked(Oid dboid)
 {
@@ -232,7 +248,7 @@ cb_queue_make_place_locked(Oid dboid)
 	return place;
 }
 
-/* No LWLock held. */
+/* The same for a caller that holds no LWLock. */
 int
 cb_queue_make_place(Oid dboid)
 {
@@ -248,6 +264,10 @@ cb_queue_make_place(Oid dboid)
 
 /* ---------- waking ---------- */
 
+/*
+ * Sets the launcher's latch, if there is a launcher.  No lock is needed; a
+ * latch that is set for nothing makes it look once more.
+ */
 void
 cb_queue_wake_launcher(void)
 {
@@ -317,6 +337,13 @@ cb_queue_has_launcher(void)
 		pg_atomic_read_u32(&cb_workers->launcher_pid) != 0;
 }
 
+/*
+ * Asks that a bucket be flushed.  Cheap if it has been asked for already: one
+ * look without a lock.  Never waits for a flush and never raises an error; an
+ * LWLock is taken only when the database has no place yet, so none is held by
+ * the caller.  Nothing happens if nobody serves requests, the bucket is free,
+ * or all places are taken.
+ */
 void
 cb_queue_request(uint32 number, CbFlushCause cause)
 {
@@ -342,6 +369,13 @@ cb_queue_request(uint32 number, CbFlushCause cause)
 	cb_queue_wake(place);
 }
 
+/*
+ * Are requests of this database served, or should callers flush themselves?
+ * False without a launcher, while the database is suspended, and while its
+ * workers are not started since they came to a bad end.  A hint.  Takes
+ * cb_workers->lock if the database has no place yet; the caller holds no
+ * LWLock.
+ */
 bool
 cb_queue_is_served(void)
 {
@@ -362,6 +396,10 @@ cb_queue_is_served(void)
 
 /* ---------- taking out ---------- */
 
+/*
+ * Is the queue of this place empty?  Without a lock; one who puts a request in
+ * at the same time may or may not be seen.
+ */
 bool
 cb_queue_is_empty(int place)
 {
@@ -390,8 +428,11 @@ cb_queue_take_node(int place)
 }
 
 /*
- * Takes the oldest request.  From then on the bucket may be asked for again,
- * so that what comes into it while it is flushed is not forgotten.
+ * Takes the oldest request of a place.  From then on the bucket may be asked
+ * for again, so that what comes into it while it is flushed is not forgotten.
+ * Takes the database's lock, so no LWLock is held; never sleeps for one who is
+ * putting a request in: CB_TAKEN_LATER.  *request is set for CB_TAKEN_REQUEST
+ * only.
  */
 CbTaken
 cb_queue_take(int place, CbRequest *request)
@@ -414,7 +455,11 @@ cb_queue_take(int place, CbRequest *request)
 	return CB_TAKEN_REQUEST;
 }
 
-/* Drops what is in the queue; for a database that is gone. */
+/*
+ * Drops what is in the queue of a place whose database is gone; requests for
+ * another database are passed on.  Stops when the place is given away, or
+ * while somebody is putting a request in.  No LWLock is held.
+ */
 void
 cb_queue_discard(int place)
 {

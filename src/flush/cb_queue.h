@@ -30,11 +30,7 @@ typedef enum CbTaken
 extern void cb_queue_shmem_request(void);
 extern void cb_queue_shmem_startup(void);
 
-/*
- * Asks that a bucket be flushed.  Cheap if it has been asked for already;
- * never waits for a flush and never raises an error.  No LWLock held.
- * Nothing happens if nobody serves requests.
- */
+/* Asks that a bucket be flushed; a hint. */
 extern void cb_queue_request(uint32 bucket, CbFlushCause cause);
 
 /* Are requests of this database served, or should callers flush themselves? */

@@ -313,7 +313,16 @@ cb_sweep_locked(CbSweep *sweep, bool wait)
 }
 
 /*
- * Empties the journal up to its head at the time of the call; see the header.
+ * Moves the journal, up to its head at the time of the call, or to where the
+ * entries of the index's buckets begin, into the tree, unless it gives way to
+ * one who waits for its locks; then the next sweep goes on there.
+ *
+ * wait: wait for another sweep of the index to end first, else return false if
+ * there is one.  False in recovery, too.  On entry RowExclusiveLock or more on
+ * the index is held, no LWLock, and no chunk is owned; on exit the same, and
+ * the sweep lock is given back.  Comparison functions run.  After an error the
+ * journal is as it was, and the sweep lock goes with the transaction or
+ * subtransaction.
  */
 bool
 cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
@@ -323,6 +332,15 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 	return cb_sweep_locked(&sweep, wait);
 }
 
+/*
+ * Moves what lay in the journal before the index got its buckets, unless
+ * somebody else is at it: as cb_flush_sweep(), without waiting.
+ *
+ * skip: what the tree does not take is published to the buckets, in
+ * subtransactions, so not while a transaction or a subtransaction ends.  An
+ * error that is met that way is raised only if there are too many such
+ * entries, or if they could not be published.
+ */
 void
 cb_flush_before(Relation rel, CbDesc *desc, bool skip)
 {

@@ -78,6 +78,10 @@ static CbRequest cb_worker_request = {CB_NONE, CB_FLUSH_REQUEST};
 static CbTarget cb_worker_target;
 static CbFailing *cb_worker_failing = NULL;
 
+/*
+ * Counts entries that were flushed, if this process is a worker; else it does
+ * nothing.  One atomic addition.
+ */
 void
 cb_worker_count_entries(uint64 n)
 {
@@ -447,6 +451,10 @@ cb_worker_flush_index(void)
 
 /* ---------- transactions ---------- */
 
+/*
+ * Within PG_CATCH, with the memory context from before the transaction: aborts
+ * it, which gives up its locks, and drops the current request.
+ */
 static void
 cb_worker_catch(MemoryContext cxt)
 {
@@ -589,6 +597,11 @@ cb_worker_serve(void)
 	}
 }
 
+/*
+ * A worker's process; does not return.  arg: the number of the entry in the
+ * table of workers that the launcher has made for it; if that is another's by
+ * now the process exits at once.
+ */
 void
 cb_worker_main(Datum arg)
 {

@@ -139,7 +139,7 @@ typedef struct CbWorkerRow
 	char		error[CB_ERROR_LENGTH];
 } CbWorkerRow;
 
-/* palloc'd; *n: how many */
+/* Rows of all workers and databases, palloc'd; *n: how many. */
 extern CbWorkerRow *cb_worker_list(int *n);
 
 /* Forgets counts and errors of a database. */

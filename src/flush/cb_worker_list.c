@@ -78,6 +78,12 @@ cb_worker_list_database(int place, CbWorkerRow *row)
 	return true;
 }
 
+/*
+ * One row for each worker and for each database that has a place, palloc'd in
+ * the current memory context; *n: how many, 0 if there are no queues.  Takes
+ * the databases' locks and cb_workers->lock, one at a time, in shared mode, so
+ * the rows are not of one moment; the caller holds no LWLock.
+ */
 CbWorkerRow *
 cb_worker_list(int *n)
 {
@@ -96,7 +102,11 @@ cb_worker_list(int *n)
 	return rows;
 }
 
-/* Counts of running workers go on. */
+/*
+ * Forgets the last error of a database and the counts of its workers that have
+ * left; those of running workers go on.  Nothing happens if it has no place.
+ * Takes the database's lock; the caller holds no LWLock.
+ */
 void
 cb_worker_list_reset(Oid dboid)
 {

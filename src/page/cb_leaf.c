@@ -49,6 +49,10 @@ cb_leaf_set_header(IndexTuple itup, const CbPackEntry *entry)
 
 /* ---------- reading ---------- */
 
+/*
+ * The page's blob, where it stands in the page, and its length in bytes.  The
+ * page has one, whose line pointer is sound.
+ */
 char *
 cb_leaf_blob(Page page, Size *len)
 {
@@ -58,6 +62,11 @@ cb_leaf_blob(Page page, Size *len)
 	return (char *) PageGetItem(page, item);
 }
 
+/*
+ * Begins to read a leaf; the page's header and line pointers are sound.
+ * False: its base is damaged.  *leaf points into the page, which is to stay as
+ * it is: pinned and locked, or a copy.  Raises no error.
+ */
 bool
 cb_leaf_open(CbLeaf *leaf, Page page)
 {
@@ -82,12 +91,20 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 	return true;
 }
 
+/*
+ * Raises the error for a leaf, or a page of a run, whose base is damaged.
+ * Locks and pins go with the error.
+ */
 void
 cb_leaf_report_damaged(Relation rel, BlockNumber blkno)
 {
 	cb_report_corrupt(rel, blkno, "The packed base is damaged.");
 }
 
+/*
+ * Looks at every entry of the base, if there is one.  False: it is damaged.
+ * What it has passed can be read, and cb_leaf_delete() cannot fail at it.
+ */
 bool
 cb_leaf_check(const CbLeaf *leaf)
 {
@@ -110,6 +127,10 @@ cb_leaf_check(const CbLeaf *leaf)
 	return true;
 }
 
+/*
+ * Entry i of the base, in *tuple; NULL: the base is damaged.  Next to the
+ * entry read before it is cheap, since *leaf remembers that one's block.
+ */
 IndexTuple
 cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 {
@@ -123,12 +144,17 @@ cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 	return &tuple->tuple;
 }
 
+/* The TID of entry i of the base; block and offset 0 if the base is damaged. */
 void
 cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid)
 {
 	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->base, i));
 }
 
+/*
+ * The TIDs of entry i of the base and of some behind it, in tids, which has
+ * room for CB_PACK_BLOCK; how many.  0: the base is damaged.
+ */
 int
 cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids)
 {
@@ -144,6 +170,7 @@ cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids)
 	return n;
 }
 
+/* The same, but only blocks of the table beyond which none of these TIDs is. */
 int
 cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
 				   BlockNumber *high)
@@ -189,6 +216,11 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 	return n;
 }
 
+/*
+ * All entries of the base, in order, in the arena's memory; items has room for
+ * nbase.  They live until the arena is reset, even if the page changes.
+ * False: the base is damaged, and some may have been read.
+ */
 bool
 cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
 {
@@ -212,6 +244,10 @@ cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
 
 /* ---------- building ---------- */
 
+/*
+ * Can these entries be part of a base?  Not if there are too many, or one is
+ * too long or not of a MAXALIGNed size.
+ */
 bool
 cb_leaf_can_pack(IndexTuple *items, int n)
 {
@@ -228,6 +264,11 @@ cb_leaf_can_pack(IndexTuple *items, int n)
 	return true;
 }
 
+/*
+ * Encodes entries that can be part of a base into a blob, MAXALIGNed; returns
+ * its bytes, 0 if they are more than capacity.  Entries of the same order give
+ * the same bytes, on which redo relies.
+ */
 Size
 cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity)
 {
@@ -238,6 +279,10 @@ cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity)
 	return cb_pack_encode(entries, n, blob, capacity);
 }
 
+/*
+ * Bytes that a base of these entries takes, 0 if more than capacity.  They can
+ * be part of a base.  As dear as encoding them.
+ */
 Size
 cb_leaf_measure(IndexTuple *items, int n, Size capacity)
 {
@@ -246,6 +291,10 @@ cb_leaf_measure(IndexTuple *items, int n, Size capacity)
 	return cb_leaf_encode(items, n, blob.data, Min(capacity, BLCKSZ));
 }
 
+/*
+ * Puts a blob behind the high key of a page without entries.  False: it does
+ * not fit; the page is as it was.  For critical sections and redo, too.
+ */
 bool
 cb_leaf_put_blob(Page page, const char *blob, Size len)
 {
@@ -257,6 +306,10 @@ cb_leaf_put_blob(Page page, const char *blob, Size len)
 	return true;
 }
 
+/*
+ * Puts a base of n > 0 entries behind the high key of a page without entries.
+ * False: it does not fit; the page is as it was.
+ */
 bool
 cb_leaf_put_base(Page page, IndexTuple *items, int n)
 {
@@ -273,6 +326,12 @@ cb_leaf_put_base(Page page, IndexTuple *items, int n)
 	return len > 0 && cb_leaf_put_blob(page, blob.data, len);
 }
 
+/*
+ * Builds in image the leaf with exactly these entries, all in its base; its
+ * high key, siblings and so on are the page's.  False: it does not fit, with
+ * at least reserve bytes to spare; image is of no use then.  The page is only
+ * read, and image is memory of the caller's, BLCKSZ and MAXALIGNed.
+ */
 bool
 cb_leaf_build(Page page, IndexTuple *items, int n, Size reserve, Page image)
 {
@@ -324,6 +383,12 @@ cb_leaf_place(Page page, const CbRepack *repack, IndexTuple *items, int n)
 	return true;
 }
 
+/*
+ * The entries of the leaf, packed again, in order, in the arena's memory; the
+ * new and the plain ones are not copied, and stay in the record and in the
+ * page.  Returns how many; -1: the page and the places do not go together.
+ * For redo, which compares no keys: the record has the places.
+ */
 int
 cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
 			  IndexTuple **items_p)
@@ -383,6 +448,12 @@ cb_leaf_delete_packed(Page page, const uint16 *ordinals, int n)
 	CbPageGetOpaque(page)->flags &= ~CBP_PACKED;
 }
 
+/*
+ * Removes entries of the base by their ordinals and plain ones by their
+ * offsets, both ascending.  Cannot fail, as the base was checked: it never
+ * grows by it.  For critical sections and redo; the page is exclusively
+ * locked.
+ */
 void
 cb_leaf_delete(Page page, const uint16 *ordinals, int nordinals,
 			   OffsetNumber *offsets, int noffsets)

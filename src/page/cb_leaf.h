@@ -48,17 +48,14 @@ typedef union CbLeafTuple
 	uint64		align;
 } CbLeafTuple;
 
-/*
- * Begins to read a leaf; the page's header and line pointers are sound.
- * False: its base is damaged.
- */
+/* Begins to read a leaf; false: its base is damaged. */
 extern bool cb_leaf_open(CbLeaf *leaf, Page page);
 
-/* Raises the error for a leaf, or a page of a run, whose base is damaged. */
+/* Raises the error for a page whose base is damaged. */
 extern void cb_leaf_report_damaged(Relation rel, BlockNumber blkno)
 			pg_attribute_noreturn();
 
-/* Looks at every entry of the base, if there is one.  False: it is damaged. */
+/* Looks at every entry of the base; false: it is damaged. */
 extern bool cb_leaf_check(const CbLeaf *leaf);
 
 /* Entry i of the base, in *tuple; NULL: the base is damaged. */
@@ -66,20 +63,14 @@ extern IndexTuple cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple);
 
 extern void cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid);
 
-/*
- * The TIDs of entry i of the base and of some behind it, in tids, which has room
- * for CB_PACK_BLOCK; how many.  0: the base is damaged.
- */
+/* TIDs of entry i of the base and of some behind it; 0: it is damaged. */
 extern int	cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids);
 
 /* The same, but only blocks of the table beyond which none of these TIDs is. */
 extern int	cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
 							   BlockNumber *high);
 
-/*
- * All entries of the base, in order, in the arena's memory; room for nbase.
- * False: the base is damaged.
- */
+/* Entries of the base, in the arena's memory; false: it is damaged. */
 extern bool cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items);
 
 /* The page's blob. */
@@ -91,29 +82,16 @@ extern bool cb_leaf_can_pack(IndexTuple *items, int n);
 /* Bytes that a base of these entries takes, 0 if more than capacity. */
 extern Size cb_leaf_measure(IndexTuple *items, int n, Size capacity);
 
-/*
- * Encodes entries that can be part of a base into a blob, MAXALIGNed; returns
- * its bytes, 0 if they are more than capacity.
- */
+/* Encodes entries that can be part of a base; 0: they do not fit. */
 extern Size cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity);
 
-/*
- * Puts a blob behind the high key of a page without entries.  False: it does
- * not fit; the page is as it was.
- */
+/* Puts a blob into a page without entries; false: it does not fit. */
 extern bool cb_leaf_put_blob(Page page, const char *blob, Size len);
 
-/*
- * Puts a base of n > 0 entries behind the high key of a page without entries.
- * False: it does not fit; the page is as it was.
- */
+/* The same of entries. */
 extern bool cb_leaf_put_base(Page page, IndexTuple *items, int n);
 
-/*
- * Builds in image the leaf with exactly these entries, all in its base; its
- * high key, siblings and so on are the page's.  False: it does not fit, with
- * at least reserve bytes to spare.
- */
+/* Builds in image the leaf with exactly these entries; false: no room. */
 extern bool cb_leaf_build(Page page, IndexTuple *items, int n, Size reserve,
 						  Page image);
 
@@ -130,19 +108,11 @@ typedef struct CbRepack
 	Size		tuples_len;
 } CbRepack;
 
-/*
- * The entries of the leaf, packed again, in order, in the arena's memory; the
- * new and the plain ones are not copied.  Returns how many; -1: the page and
- * the places do not go together.
- */
+/* Entries of the leaf, in order, as they are to be packed again. */
 extern int	cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
 						  IndexTuple **items);
 
-/*
- * Removes entries of the base by their ordinals and plain ones by their
- * offsets, both ascending.  Cannot fail, as the base was checked: it never
- * grows by it.
- */
+/* Removes entries of the base and plain ones; cannot fail. */
 extern void cb_leaf_delete(Page page, const uint16 *ordinals, int nordinals,
 						   OffsetNumber *offsets, int noffsets);
 

@@ -14,6 +14,7 @@
 
 #include "page/cb_page.h"
 
+/* Makes a page of ours without items, rightmost until next is set. */
 void
 cb_page_init(Page page, uint16 flags, uint16 level)
 {
@@ -28,6 +29,7 @@ cb_page_init(Page page, uint16 flags, uint16 level)
 	opaque->page_id = CB_PAGE_ID;
 }
 
+/* Makes the metapage of an index with an empty journal and this root. */
 void
 cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
 				  uint32 root_level)
@@ -53,6 +55,7 @@ cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
 		((char *) meta + sizeof(CbMetaPageData)) - (char *) page;
 }
 
+/* Makes a journal page without entries; seq: its number in the journal. */
 void
 cb_page_init_journal(Page page, uint64 seq)
 {
@@ -65,6 +68,11 @@ cb_page_init_journal(Page page, uint64 seq)
 	((PageHeader) page)->pd_lower = CB_JOURNAL_FIRST;
 }
 
+/*
+ * Makes a page that has left the tree.  It keeps its right link, for those who
+ * are on their way to it; safexid: from when on nobody can be, and it may be
+ * used again.
+ */
 void
 cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 					 FullTransactionId safexid)
@@ -80,8 +88,9 @@ cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 
 /*
  * Raises the error for a damaged index.  blkno: where it is damaged, or
- * InvalidBlockNumber if that cannot be known; fmt: a sentence that says what is
- * wrong there.  Locks and pins go with the error.
+ * InvalidBlockNumber if that cannot be known; fmt: a sentence that says what
+ * is wrong there.  Locks and pins go with the error; not for critical
+ * sections.
  */
 void
 cb_report_corrupt(Relation rel, BlockNumber blkno, const char *fmt,...)
@@ -135,7 +144,8 @@ cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
 
 /*
  * Raises an error unless the page is one of ours.  An all-zero page is
- * reported too: whoever may meet one tests for it first.
+ * reported too: whoever may meet one tests for it first.  The page is locked
+ * or a copy.
  */
 void
 cb_page_check(Relation rel, BlockNumber blkno, Page page)
@@ -166,9 +176,10 @@ cb_page_check_header(Relation rel, BlockNumber blkno, Page page)
 }
 
 /*
- * Raises an error unless all items lie within the page, and do not overlap.  To
- * be called before a critical section in which items are removed or changed: the
- * server's functions for that raise an error there, which would end the server.
+ * Raises an error unless all items lie within the page, and do not overlap.
+ * To be called before a critical section in which items are removed or
+ * changed: the server's functions for that raise an error there, which would
+ * end the server.
  */
 void
 cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
@@ -194,7 +205,10 @@ cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
 						  "There are items outside of their page, or one over another.");
 }
 
-/* Checks the metapage and returns its contents. */
+/*
+ * Checks the metapage and returns its contents, where they stand in the page.
+ * Raises an error if it is damaged or of another format version.
+ */
 CbMetaPageData *
 cb_page_check_meta(Relation rel, Page page)
 {
@@ -269,7 +283,8 @@ cb_page_insert_batch(Page page, int n, const OffsetNumber *offsets,
 
 /*
  * Items were removed from a leaf: marks one that is left without entries as
- * empty.  Its key range stays its own.
+ * empty.  Its key range stays its own.  Its hint that there may be dead
+ * entries goes.
  */
 void
 cb_page_note_deleted(Page page)
@@ -281,7 +296,7 @@ cb_page_note_deleted(Page page)
 		opaque->flags |= CBP_EMPTY;
 }
 
-/* Append entries to a journal page that has the room. */
+/* Appends entries, len bytes in all, to a journal page that has the room. */
 void
 cb_page_append_journal(Page page, const char *data, Size len)
 {
@@ -300,8 +315,9 @@ cb_page_clear_incomplete(Page page)
 }
 
 /*
- * The child at off leaves the tree: its separator leads to the next child
- * from now on, whose own downlink goes.
+ * The child at off leaves the tree: its separator leads to the next child from
+ * now on, whose own downlink goes.  There is a next child on the page, and its
+ * items were checked.
  */
 void
 cb_page_drop_downlink(Page page, OffsetNumber off)

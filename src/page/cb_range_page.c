@@ -20,6 +20,10 @@ cb_range_page_put(Page page, const void *item, Size size)
 		elog(PANIC, "cache_batch: no room in a range page");
 }
 
+/*
+ * Makes an empty range page; high is NULL for the rightmost.  The bounds are
+ * copied.  There is room for both, or the server goes down.
+ */
 void
 cb_range_page_init(Page page, IndexTuple high, IndexTuple low, BlockNumber next)
 {
@@ -42,6 +46,7 @@ cb_range_item_is_inside(Page page, OffsetNumber off)
 		start + ItemIdGetLength(id) <= ((PageHeader) page)->pd_special;
 }
 
+/* Can the item be a pivot tuple?  The page's header is sound. */
 bool
 cb_range_bound_is_sound(Page page, OffsetNumber off)
 {
@@ -61,6 +66,10 @@ cb_range_run_is_sound(Page page, OffsetNumber off)
 		CbRangeGetRun(page, off)->npages <= CB_RUN_MAX_PAGES;
 }
 
+/*
+ * Can the page's items be what they should be?  The page was checked to be one
+ * of ours; raises no error.
+ */
 bool
 cb_range_page_is_sound(Page page)
 {
@@ -87,6 +96,10 @@ cb_range_page_is_sound(Page page)
 	return nlive <= CB_RANGE_MAX_RUNS;
 }
 
+/*
+ * Has the page room for another run?  It is sound.  Runs that have been
+ * retired take room until they are removed.
+ */
 bool
 cb_range_page_has_room(Page page)
 {
@@ -100,12 +113,20 @@ cb_range_page_has_room(Page page)
 		PageGetFreeSpace(page) >= sizeof(CbRunItem);
 }
 
+/*
+ * Adds a run behind the others, to a page that has the room; for critical
+ * sections and redo.
+ */
 void
 cb_range_page_add(Page page, const CbRunItem *item)
 {
 	cb_range_page_put(page, item, sizeof(CbRunItem));
 }
 
+/*
+ * The runs at these offsets are read no more by those who come; safexid: when
+ * their pages may be used again.  Cannot fail.
+ */
 void
 cb_range_page_retire(Page page, const OffsetNumber *offsets, int n,
 					 FullTransactionId safexid)
@@ -114,6 +135,7 @@ cb_range_page_retire(Page page, const OffsetNumber *offsets, int n,
 		CbRangeGetRun(page, offsets[i])->safexid = safexid;
 }
 
+/* Makes a filter page without a bit set. */
 void
 cb_run_filter_init(Page page)
 {

@@ -20,8 +20,9 @@
 
 /*
  * Begins the redo of a block: the page, which is to be changed as the record
- * says; NULL if it is as the record leaves it, or does not exist any more.  *buf
- * is pinned and exclusively locked, or InvalidBuffer.
+ * says; NULL if it is as the record leaves it, or does not exist any more.
+ * *buf is pinned and exclusively locked, or InvalidBuffer.  In recovery only,
+ * as all that is called cb_redo_*.
  */
 Page
 cb_redo_begin(XLogReaderState *record, uint8 block, Buffer *buf)
@@ -30,7 +31,10 @@ cb_redo_begin(XLogReaderState *record, uint8 block, Buffer *buf)
 		BufferGetPage(*buf) : NULL;
 }
 
-/* The same for a page that the record makes anew, whatever it was before. */
+/*
+ * The same for a page that the record makes anew, whatever it was before;
+ * never NULL.
+ */
 Page
 cb_redo_begin_init(XLogReaderState *record, uint8 block, Buffer *buf)
 {
@@ -38,7 +42,10 @@ cb_redo_begin_init(XLogReaderState *record, uint8 block, Buffer *buf)
 	return BufferGetPage(*buf);
 }
 
-/* The page is as the record leaves it; it stays pinned and locked. */
+/*
+ * The page is as the record leaves it: sets its LSN and marks the buffer
+ * dirty.  It stays pinned and locked.
+ */
 void
 cb_redo_mark(XLogReaderState *record, Page page, Buffer buf)
 {
@@ -46,7 +53,10 @@ cb_redo_mark(XLogReaderState *record, Page page, Buffer buf)
 	MarkBufferDirty(buf);
 }
 
-/* Ends what cb_redo_begin() began, whose result page is: releases the buffer. */
+/*
+ * Ends what cb_redo_begin() began, whose result page is: releases the buffer,
+ * if there is one.
+ */
 void
 cb_redo_end(XLogReaderState *record, Page page, Buffer buf)
 {
@@ -58,7 +68,8 @@ cb_redo_end(XLogReaderState *record, Page page, Buffer buf)
 
 /*
  * Redo of a block that the record has in full, as it always does: nothing else
- * says what the page looks like.  Returns it pinned and exclusively locked.
+ * says what the page looks like.  Returns it pinned and exclusively locked.  A
+ * record without the image ends the server.
  */
 Buffer
 cb_redo_image(XLogReaderState *record, uint8 block)
@@ -73,7 +84,7 @@ cb_redo_image(XLogReaderState *record, uint8 block)
 
 /*
  * Redo of the part that several records share: blocks first_block ... were
- * pages whose right sibling has its downlink now.
+ * pages whose right sibling has its downlink now.  No buffer stays pinned.
  */
 void
 cb_redo_clear_incomplete(XLogReaderState *record, uint8 first_block,

@@ -51,6 +51,11 @@ cb_rmgr_identify(uint8 info)
 
 /* ---------- description of each kind of record ---------- */
 
+/*
+ * Each of these appends to buf what a record of its kind says; rec is the
+ * record's main data.  They read nothing else, so they may be called at any
+ * time, by any process that has the record.
+ */
 void
 cb_describe_journal_append(StringInfo buf, const char *rec)
 {
@@ -224,8 +229,9 @@ static const RmgrData cb_rmgr = {
 };
 
 /*
- * Registers the resource manager; actions: CB_NUM_WAL_ACTIONS of them, to stay.
- * Called at preload only: the server refuses it at any other time.
+ * Registers the resource manager; actions: CB_NUM_WAL_ACTIONS of them, by
+ * number, to stay.  Called at preload only: the server refuses it at any other
+ * time.
  */
 void
 cb_wal_register(const CbWalAction *actions)

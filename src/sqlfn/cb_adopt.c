@@ -218,9 +218,11 @@ cache_batch_require_preload(PG_FUNCTION_ARGS)
 }
 
 /*
- * cache_batch_adopt_operator_classes(builtin_only boolean) returns integer
+ * cache_batch_adopt_operator_classes(builtin_only boolean) returns integer:
+ * the number of operator classes that it created.
  *
- * Returns the number of operator classes that it created.
+ * Runs DDL by SPI, as the user.  Locks the access method to the transaction's
+ * end, so that one does it at a time; an error leaves nothing behind.
  */
 Datum
 cache_batch_adopt_operator_classes(PG_FUNCTION_ARGS)

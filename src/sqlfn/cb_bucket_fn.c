@@ -91,7 +91,11 @@ cb_bucket_fn_count_descs(uint32 *used, uint32 *attached)
 	LWLockRelease(&cb_pool->table_lock);
 }
 
-/* cache_batch_stat_get_pool(OUT ...): one row; zeros if there is no pool */
+/*
+ * cache_batch_stat_get_pool(OUT ...): one row; zeros if there is no pool.  The
+ * figures are not of one moment: only the descriptors are counted under a
+ * lock.
+ */
 Datum
 cache_batch_stat_get_pool(PG_FUNCTION_ARGS)
 {
@@ -209,8 +213,13 @@ cb_bucket_fn_put_desc(const CbDescRow *row, bool show_error,
 }
 
 /*
- * One row for each attached index, of all databases.  What an error says may quote
- * data of a table.
+ * cache_batch_stat_get_descriptors(): one row for each attached index, of all
+ * databases.  What an error says may quote data of a table, so it is shown to
+ * those who may read all statistics.
+ *
+ * No index is opened.  A descriptor's publications wait for the moment in
+ * which its head is read; then it and, one at a time, its buckets are locked
+ * in shared mode.
  */
 Datum
 cache_batch_stat_get_descriptors(PG_FUNCTION_ARGS)

@@ -111,6 +111,11 @@ cb_cool_fn_get_bounds(FunctionCallInfo fcinfo, Relation rel,
 /*
  * cache_batch_cool(index regclass) returns bigint
  * cache_batch_cool(index regclass, lo anyelement, hi anyelement) returns bigint
+ *
+ * Returns how many leaves it has freed.  The index is the user's.
+ * ShareUpdateExclusiveLock on the table, to the transaction's end, and
+ * RowExclusiveLock on the index.  Comparison functions run, as the index's
+ * owner.  An error in recovery, and for bounds of another type.
  */
 Datum
 cache_batch_cool(PG_FUNCTION_ARGS)
@@ -141,6 +146,10 @@ cache_batch_cool(PG_FUNCTION_ARGS)
 /*
  * cache_batch_warm(index regclass) returns bigint
  * cache_batch_warm(index regclass, lo anyelement, hi anyelement) returns bigint
+ *
+ * Returns the number of leaves that it has visited.  The index is the user's;
+ * AccessShareLock on it, so it may run on a standby.  Comparison functions run,
+ * as the index's owner.
  */
 Datum
 cache_batch_warm(PG_FUNCTION_ARGS)

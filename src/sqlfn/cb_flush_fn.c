@@ -56,7 +56,14 @@ cb_flush_fn_sweep(Relation rel)
 	return merged || after.journal_tail != before.journal_tail;
 }
 
-/* cache_batch_flush(index regclass) returns boolean */
+/*
+ * cache_batch_flush(index regclass) returns boolean: were there entries to
+ * move?
+ *
+ * The index is the user's; RowExclusiveLock on it.  Waits for flushes of
+ * others, so not from within a comparison function (C11).  Comparison
+ * functions run, as the index's owner.  An error in recovery.
+ */
 Datum
 cache_batch_flush(PG_FUNCTION_ARGS)
 {

@@ -107,6 +107,12 @@ cb_inspect_levels(const CbMetaPageData *meta)
 	return cb_inspect_text_array(names, n);
 }
 
+/*
+ * cache_batch_metapage(index regclass, OUT ...): one row.
+ *
+ * AccessShareLock on the index; the page is copied under its share lock.
+ * Raises an error if it is no metapage of ours.
+ */
 Datum
 cache_batch_metapage(PG_FUNCTION_ARGS)
 {
@@ -309,6 +315,13 @@ cb_inspect_page_details(Relation rel, BlockNumber blkno, Page page, Datum *value
 	}
 }
 
+/*
+ * cache_batch_page(index regclass, block bigint, OUT ...): one row, with nulls
+ * for what a page of its type does not have; an all-zero page is "new".
+ *
+ * AccessShareLock on the index; the page is copied under its share lock.
+ * Raises an error if the page is not one of ours.
+ */
 Datum
 cache_batch_page(PG_FUNCTION_ARGS)
 {
@@ -472,6 +485,14 @@ cb_inspect_item_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber of
 							 rsinfo);
 }
 
+/*
+ * cache_batch_page_items(index regclass, block bigint): one row for each item
+ * of a page of the tree or of range buffers, and for each entry of a packed
+ * base.
+ *
+ * AccessShareLock on the index; the page is copied under its share lock.
+ * Raises an error for another page, and for a damaged one.
+ */
 Datum
 cache_batch_page_items(PG_FUNCTION_ARGS)
 {
@@ -564,6 +585,13 @@ cb_inspect_walk_journal(Relation rel, ReturnSetInfo *rsinfo)
 	}
 }
 
+/*
+ * cache_batch_journal(index regclass): one row for each page, from the tail
+ * on.
+ *
+ * AccessShareLock on the index.  Each page is copied under its share lock, so
+ * what is appended or truncated meanwhile may be seen or not.
+ */
 Datum
 cache_batch_journal(PG_FUNCTION_ARGS)
 {
@@ -630,7 +658,12 @@ cb_inspect_range_row(Page page, int position, BlockNumber blkno,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Follows the chain of range pages, which never get fewer. */
+/*
+ * cache_batch_ranges(index regclass): one row for each range page, left to
+ * right.  Follows the chain of range pages, which never get fewer.
+ *
+ * AccessShareLock on the index; one page is locked at a time, and copied.
+ */
 Datum
 cache_batch_ranges(PG_FUNCTION_ARGS)
 {

@@ -21,8 +21,8 @@
 #include "utils/lsyscache.h"
 
 /*
- * Is it an index, or a partitioned one, with our callbacks?  There can be several
- * access methods with one handler.
+ * Is it an index, or a partitioned one, with our callbacks?  There can be
+ * several access methods with one handler.  The relation is open.
  */
 bool
 cb_sqlfn_is_ours(Relation rel)
@@ -31,8 +31,9 @@ cb_sqlfn_is_ours(Relation rel)
 }
 
 /*
- * Opens an index with that lock.  Raises an error if it is none of ours, is another
- * session's, or has never been built, or if the library was not preloaded.
+ * Opens an index with that lock.  Raises an error if it is none of ours, is
+ * another session's, or has never been built, or if the library was not
+ * preloaded.  The caller closes it; who the user is, is not looked at.
  */
 Relation
 cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
@@ -70,9 +71,10 @@ cb_sqlfn_check_owner(Oid oid)
 }
 
 /*
- * The same for an index of the user's, or raises an error.  That is seen before a
- * lock is taken, as one that is waited for keeps others away, too; and once more
- * when the lock is there, as the owner may be another one by then.
+ * The same for an index of the user's, or raises an error.  That is seen
+ * before a lock is taken, as one that is waited for keeps others away, too;
+ * and once more when the lock is there, as the owner may be another one by
+ * then.
  */
 Relation
 cb_sqlfn_open_own_index(Oid indexoid, LOCKMODE lockmode)
@@ -85,7 +87,11 @@ cb_sqlfn_open_own_index(Oid indexoid, LOCKMODE lockmode)
 	return rel;
 }
 
-/* The same, with its table, which is locked first, so as not to deadlock. */
+/*
+ * The same, with its table, which is locked first, so as not to deadlock.
+ * *table is open, too, and not NULL on return: raises an error if there is
+ * none.
+ */
 Relation
 cb_sqlfn_open_own_with_table(Oid indexoid, LOCKMODE lockmode,
 							 LOCKMODE table_lockmode, Relation *table)

@@ -90,6 +90,13 @@ cb_verify_link(CbVerify *v, BlockNumber blkno, BlockNumber from)
 	v->blkno = blkno;
 }
 
+/*
+ * Copies a block into v->page; the link that led to it is from "from", a
+ * block, or the metapage.  Sets v->blkno.  Takes the page's share lock and
+ * gives it back, so the caller holds no buffer lock; interrupts are served.  A
+ * link that leads out of the file raises the error of the page that it is
+ * from.
+ */
 void
 cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 {
@@ -104,6 +111,10 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 	UnlockReleaseBuffer(buf);
 }
 
+/*
+ * Marks the current block as reached, or raises an error if it was before:
+ * each block has one place.  Nothing is known of that without strict.
+ */
 void
 cb_verify_mark_seen(CbVerify *v)
 {
@@ -116,12 +127,17 @@ cb_verify_mark_seen(CbVerify *v)
 	v->seen[v->blkno / 8] |= bit;
 }
 
+/* Checks what every kind of page has: header, special area, id, version. */
 void
 cb_verify_page_frame(CbVerify *v)
 {
 	cb_page_check_header(v->rel, v->blkno, v->page.data);
 }
 
+/*
+ * Reads and checks the metapage, and copies its contents to *meta.  It is the
+ * current page afterwards.
+ */
 void
 cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 {
@@ -191,6 +207,11 @@ cb_verify_fingerprint(CbVerify *v, IndexTuple itup)
 	return (int64) result;
 }
 
+/*
+ * Checks that a tuple is a plain leaf entry, and takes its fingerprint, if the
+ * rows of the table are to be compared.  where: its item or its place, for the
+ * message.
+ */
 void
 cb_verify_entry(CbVerify *v, IndexTuple itup, unsigned where)
 {
@@ -207,6 +228,10 @@ cb_verify_entry(CbVerify *v, IndexTuple itup, unsigned where)
 						   Int64GetDatum(cb_verify_fingerprint(v, itup)), false);
 }
 
+/*
+ * Checks the form of a high key or of a downlink, but not its order.  off: its
+ * item, for the message.
+ */
 void
 cb_verify_pivot(CbVerify *v, IndexTuple itup, CbVerifyForm form,
 				OffsetNumber off)
@@ -252,6 +277,11 @@ cb_verify_item_length(CbVerify *v, OffsetNumber off, unsigned len)
 					   (size_t) IndexTupleSize(CbPageGetTuple(page, off)));
 }
 
+/*
+ * Checks line pointers: every item inside the page, none over another, and of
+ * the length that its kind has.  A packed base is looked at as a whole.  The
+ * page's frame was checked.
+ */
 void
 cb_verify_line_pointers(CbVerify *v)
 {
@@ -314,6 +344,11 @@ cb_verify_tree_flags(CbVerify *v)
 		cb_verify_fail(v, "It has items, but is marked as empty.");
 }
 
+/*
+ * Lists the items of the current page, those of a leaf's base first.  v->items
+ * is palloc'd in the current memory context, entries of a base in v->page_cxt;
+ * the others stay in v->page.  Line pointers were checked.
+ */
 void
 cb_verify_list_items(CbVerify *v)
 {
@@ -411,6 +446,10 @@ cb_verify_items(CbVerify *v)
 	}
 }
 
+/*
+ * Adds a downlink to the list, whose memory is the current context's, where
+ * its separator is copied to.  NULL: minus infinity.
+ */
 void
 cb_verify_add_link(CbVerifyLinks *links, BlockNumber child, IndexTuple separator)
 {
@@ -565,6 +604,7 @@ cb_verify_level(CbVerify *v)
 	}
 }
 
+/* Frees the list's memory; the list is to be zeroed before it is used again. */
 void
 cb_verify_free_links(CbVerifyLinks *links)
 {
@@ -867,6 +907,15 @@ cb_verify_checkable(Relation rel)
 		!RecoveryInProgress();
 }
 
+/*
+ * cache_batch_verify(index regclass, heapallindexed boolean): raises an error
+ * at the first fault; see the head of this file.
+ *
+ * The index is the user's.  Table and index are locked: with heapallindexed,
+ * and not in recovery, by ShareLock, else by AccessShareLock.  What the
+ * backend has staged is published first.  Comparison functions run, as the
+ * table's owner.
+ */
 Datum
 cache_batch_verify(PG_FUNCTION_ARGS)
 {

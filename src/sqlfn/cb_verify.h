@@ -73,7 +73,7 @@ extern void cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from);
 /* Marks the current block as reached; each block has one place. */
 extern void cb_verify_mark_seen(CbVerify *v);
 
-/* Checks what every kind of page has: header, special area, id, version. */
+/* Checks what every kind of page has. */
 extern void cb_verify_page_frame(CbVerify *v);
 
 /* Reads and checks the metapage. */

@@ -378,6 +378,11 @@ cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
 	MemoryContextDelete(cxt);
 }
 
+/*
+ * Checks d, and what e says of range pages and runs; see the head of
+ * cb_verify.c.  Comparison functions run.  One page lock is held at a time,
+ * and none on exit; memory is given back.
+ */
 void
 cb_verify_ranges(CbVerify *v)
 {

@@ -48,8 +48,9 @@ cb_worker_fn_put(const CbWorkerRow *row, bool show_error, ReturnSetInfo *rsinfo)
 }
 
 /*
- * One row for each worker, and one, with a null pid, for each database that
- * has asked for one.  What an error says may quote data of a table.
+ * cache_batch_stat_get_workers(): one row for each worker, and one, with a
+ * null pid, for each database that has asked for one.  What an error says may
+ * quote data of a table, so it is shown to those who may read all statistics.
  */
 Datum
 cache_batch_stat_get_workers(PG_FUNCTION_ARGS)
