@@ -19,7 +19,7 @@
  *	c) The journal has each entry of a chunk at minpos or above: minpos is the
  *	   position of the first one, or of the first when all were appended again
  *	   (cb_failing.c).  So no entry of an attached index that is above the tail
- *	   and not in the tree is needed below the least minpos of its chunks and
+ *	   and in no lower level is needed below the least minpos of its chunks and
  *	   its head.
  *	d) A chunk is freed when its last holder (lists, pins, owner) lets go.
  *

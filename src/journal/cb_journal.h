@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_journal.h
- *	  The journal: the durable copy of entries that are not in the tree yet.
+ *	  The journal: the durable copy of entries that no lower level has yet.
  *
  * A chain of pages of the index relation, linked from the one that holds the
  * tail (metapage) to the last.  Entries are only ever appended to the last

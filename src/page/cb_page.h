@@ -140,7 +140,7 @@ cb_page_copy_tuple(char *at, IndexTuple itup)
 
 #define CB_BUILD_ID_LEN		16
 
-/* the levels of an index, upper first; scans and VACUUM treat them as a list */
+/* the levels that an index's file has, upper first: for verification and inspection */
 typedef enum CbLevelKind
 {
 	CB_LEVEL_NONE = 0,
@@ -168,7 +168,7 @@ typedef struct CbMetaPageData
 	uint8		build_id[CB_BUILD_ID_LEN];	/* I0: new with every build */
 	BlockNumber root;
 	uint32		root_level;
-	CbPos		journal_tail;	/* first position that is not in the tree */
+	CbPos		journal_tail;	/* below it all is in the tree or in runs (I7) */
 	BlockNumber journal_tail_block; /* page that holds it; Invalid: no journal
 									 * page yet */
 	uint32		nlevels;
