@@ -11,8 +11,8 @@
  *
  * Invariants:
  *	a) While a descriptor is attached, its buckets hold exactly the entries
- *	   that lie in the journal at or above "from" and are not in the tree yet;
- *	   flushed ones leave only after the tree has them.
+ *	   that lie in the journal at or above "from" and are in no lower level yet;
+ *	   flushed ones leave only after the tree, or a run, has them.
  *	b) A chunk belongs to one attachment.  It is in the list of each bucket
  *	   whose range it may overlap, from its first entry to its retirement; it
  *	   never changes its entries or moves.
