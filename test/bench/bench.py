@@ -16,6 +16,8 @@ and greatest of single repeats.  So, to see what a change does:
     test/bench/run --quick --repeats 5 --against HEAD~3 --check
     test/bench/run --against without.patch --methods cachebatch absent max
 
+test/bench/without/run does so for each mechanism that can be switched off.
+
 """
 
 import argparse
