@@ -30,6 +30,8 @@ max_prepared_transactions = 10
 autovacuum = off
 cache_batch.journal_limit = 64
 EOC
+	# a standby may begin to stream late: a checkpoint must not take its WAL away
+	$node->append_conf('postgresql.conf', 'wal_keep_size = 1GB') unless $args{minimal};
 	$node->append_conf('postgresql.conf', $args{conf}) if $args{conf};
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION cache_batch')
