@@ -48,7 +48,7 @@ DELETE FROM absent WHERE k = 1000 AND n < 1500;
 VACUUM absent;
 SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'i') f ORDER BY 1;
 
--- the same of packed leaves, with a tail, and of entries in buckets
+-- the same of packed leaves, with a delta, and of entries in buckets
 ALTER INDEX absent_k SET (pack_leaves = on);
 REINDEX INDEX absent_k;
 SELECT want, f.* FROM (VALUES ('k8'), ('k4')) w (want), absent_ask(want, 'hashint4(i)') f ORDER BY 1;

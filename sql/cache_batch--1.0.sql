@@ -49,26 +49,26 @@ COMMENT ON FUNCTION @extschema@.cache_batch_flush(regclass) IS
 
 -- packing
 
-CREATE FUNCTION @extschema@.cache_batch_cool(index regclass) RETURNS bigint
+CREATE FUNCTION @extschema@.cache_batch_compact(index regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION @extschema@.cache_batch_cool(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_compact(regclass) IS
 	'packs all leaves of an index densely; returns how many pages that freed';
 
-CREATE FUNCTION @extschema@.cache_batch_cool(index regclass, lo anyelement, hi anyelement)
+CREATE FUNCTION @extschema@.cache_batch_compact(index regclass, lo anyelement, hi anyelement)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION @extschema@.cache_batch_cool(regclass, anyelement, anyelement) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_compact(regclass, anyelement, anyelement) IS
 	'the same for the leaves of a range of keys of the first column; null: no bound';
 
-CREATE FUNCTION @extschema@.cache_batch_warm(index regclass) RETURNS bigint
+CREATE FUNCTION @extschema@.cache_batch_prewarm(index regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.cache_batch_warm(regclass) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_prewarm(regclass) IS
 	'reads all leaves of an index into memory, and lets them count as used; returns how many';
 
-CREATE FUNCTION @extschema@.cache_batch_warm(index regclass, lo anyelement, hi anyelement)
+CREATE FUNCTION @extschema@.cache_batch_prewarm(index regclass, lo anyelement, hi anyelement)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.cache_batch_warm(regclass, anyelement, anyelement) IS
+COMMENT ON FUNCTION @extschema@.cache_batch_prewarm(regclass, anyelement, anyelement) IS
 	'the same for the leaves of a range of keys of the first column; null: no bound';
 
 -- checking
@@ -178,10 +178,10 @@ CREATE FUNCTION @extschema@.cache_batch_stat_get(index oid,
 	OUT journal_reads bigint,
 	OUT splits bigint,
 	OUT dropped bigint,
-	OUT cooled bigint,
+	OUT compacted bigint,
 	OUT spilled bigint,
 	OUT vacuum_skipped bigint,
-	OUT hot_reads bigint)
+	OUT cached_reads bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION @extschema@.cache_batch_stat_reset() RETURNS void
@@ -196,13 +196,13 @@ CREATE FUNCTION @extschema@.cache_batch_stat_get_pool(
 	OUT chunks_free bigint,
 	OUT buckets bigint,
 	OUT buckets_free bigint,
-	OUT descriptors bigint,
-	OUT descriptors_used bigint,
+	OUT bucket_sets bigint,
+	OUT bucket_sets_used bigint,
 	OUT indexes bigint,
 	OUT no_room bigint)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-CREATE FUNCTION @extschema@.cache_batch_stat_get_descriptors(
+CREATE FUNCTION @extschema@.cache_batch_stat_get_bucket_sets(
 	OUT datid oid,
 	OUT indexrelid oid,
 	OUT relfilenode oid,
@@ -267,10 +267,10 @@ SELECT n.nspname AS schemaname,
 		   AS entries_per_visit,
 	   s.splits,
 	   s.dropped,
-	   s.cooled,
+	   s.compacted,
 	   s.spilled,
 	   s.vacuum_skipped,
-	   s.hot_reads,
+	   s.cached_reads,
 	   s.journal_reads,
 	   pg_stat_get_numscans(i.oid) AS idx_scan,
 	   pg_stat_get_tuples_returned(i.oid) AS idx_tup_read,
@@ -293,8 +293,8 @@ SELECT p.pool_size,
 	   p.chunks_free,
 	   p.buckets,
 	   p.buckets_free,
-	   p.descriptors,
-	   p.descriptors_used,
+	   p.bucket_sets,
+	   p.bucket_sets_used,
 	   p.indexes,
 	   p.no_room
 FROM @extschema@.cache_batch_stat_get_pool() p;
@@ -309,7 +309,7 @@ SELECT s.datid,
 	   sum(s.chunks)::bigint AS chunks,
 	   sum(s.entries)::bigint AS entries,
 	   sum(s.bytes)::bigint AS bytes
-FROM @extschema@.cache_batch_stat_get_descriptors() s
+FROM @extschema@.cache_batch_stat_get_bucket_sets() s
 	 LEFT JOIN pg_database d ON d.oid = s.datid
 GROUP BY s.datid, d.datname;
 COMMENT ON VIEW @extschema@.cache_batch_stat_databases IS
@@ -331,7 +331,7 @@ SELECT n.nspname AS schemaname,
 	   s.attached_at,
 	   s.failing_buckets,
 	   s.last_error
-FROM @extschema@.cache_batch_stat_get_descriptors() s
+FROM @extschema@.cache_batch_stat_get_bucket_sets() s
 	 JOIN pg_database d ON d.oid = s.datid AND d.datname = current_database()
 	 JOIN pg_class i ON i.oid = s.indexrelid AND i.relfilenode = s.relfilenode
 	 JOIN pg_index x ON x.indexrelid = i.oid

@@ -42,7 +42,7 @@ INSERT INTO dense_time
 				ln(((hashint8extended(i, 1) & 1048575) + 1) / 1048576.0::float8)) OVER (ORDER BY i))
 			* interval '1 microsecond', i * 4 + 1
 	FROM generate_series(1, 50000) i ORDER BY i;
-SELECT cache_batch_cool('dense_time_t') > 0 AS t, cache_batch_cool('dense_time_k') > 0 AS k;
+SELECT cache_batch_compact('dense_time_t') > 0 AS t, cache_batch_compact('dense_time_k') > 0 AS k;
 -- 3.2 and 2.4 bytes an entry
 SELECT leaves <= 20 AS leaves, most > 2600 AS most FROM dense_leaves('dense_time_t');
 SELECT leaves <= 15 AS leaves, most > 3450 AS most FROM dense_leaves('dense_time_k');
@@ -69,7 +69,7 @@ SELECT dense_agrees('dense_time', 'dense_time_t', 't'), dense_agrees('dense_time
 DELETE FROM dense_time WHERE hashint4(id) % 7 = 0;
 VACUUM dense_time;
 SELECT dense_agrees('dense_time', 'dense_time_t', 't'), dense_agrees('dense_time', 'dense_time_k', 'k');
-SELECT cache_batch_cool('dense_time_t') > 0 AS t, cache_batch_cool('dense_time_k') > 0 AS k;
+SELECT cache_batch_compact('dense_time_t') > 0 AS t, cache_batch_compact('dense_time_k') > 0 AS k;
 DELETE FROM dense_time WHERE hashint4(id) % 3 <> 0 OR k BETWEEN 50000 AND 100000;
 VACUUM dense_time;
 SELECT dense_agrees('dense_time', 'dense_time_t', 't'), dense_agrees('dense_time', 'dense_time_k', 'k');
@@ -80,7 +80,7 @@ DELETE FROM dense_time;
 VACUUM dense_time;
 SELECT dense_agrees('dense_time', 'dense_time_t', 't'), dense_agrees('dense_time', 'dense_time_k', 'k');
 
--- an event each second: one of each block of a full leaf's base goes, which must
+-- an event each second: one of each block of a full leaf's packed part goes, which must
 -- not become longer
 CREATE TABLE dense_tick (id int, t timestamptz) WITH (autovacuum_enabled = off);
 INSERT INTO dense_tick SELECT i, '2026-01-01'::timestamptz + i * interval '1 s' FROM generate_series(1, 20000) i;
@@ -92,7 +92,7 @@ SELECT dense_agrees('dense_tick', 'dense_tick_t', 't');
 DELETE FROM dense_tick WHERE id % 64 IN (4, 6, 60);
 VACUUM dense_tick;
 SELECT dense_agrees('dense_tick', 'dense_tick_t', 't');
-SELECT cache_batch_cool('dense_tick_t') IS NOT NULL AS cooled;
+SELECT cache_batch_compact('dense_tick_t') IS NOT NULL AS compacted;
 SELECT dense_agrees('dense_tick', 'dense_tick_t', 't');
 
 -- a leaf of as many as there can be gets long ones, which need pages for
@@ -147,7 +147,7 @@ SELECT (cache_batch_flush('dense_wide_k'), cache_batch_flush('dense_wide_p')) IS
 SELECT dense_agrees('dense_wide', 'dense_wide_k', 'k');
 SELECT cache_batch_verify('dense_wide_p', true);
 
--- the same where a half that loses little of its base gets a high key as long as
+-- the same where a half that loses little of its packed part gets a high key as long as
 -- a third of a page: short keys that are equal to long ones, all far to the left
 CREATE TABLE dense_blank (id int, s bpchar) WITH (autovacuum_enabled = off);
 ALTER TABLE dense_blank ALTER s SET STORAGE PLAIN;

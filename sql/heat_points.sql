@@ -82,7 +82,7 @@ SELECT * FROM heat_ages;
 
 -- leaves of a range that will be used are as warm as can be
 SET cache_batch.test_heat_ahead = 40030;
-SELECT cache_batch_warm('heat_a', 5000, 6000);
+SELECT cache_batch_prewarm('heat_a', 5000, 6000);
 SELECT * FROM heat_ages;
 
 -- a batch writes each of its leaves once

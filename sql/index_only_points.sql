@@ -45,10 +45,10 @@ SELECT cache_batch_flush('ios_k');
 INSERT INTO ios SELECT i * 490 + 2 FROM generate_series(301, 600) i;
 SELECT cache_batch_flush('ios_k');
 SELECT count(*) > 3 AS ranges, sum(entries) FROM cache_batch_ranges('ios_k');
-SELECT cache_batch_cool('ios_k', 290000, NULL) >= 0 AS cooled, ios_waiting() BETWEEN 1 AND 599 AS others;
+SELECT cache_batch_compact('ios_k', 290000, NULL) >= 0 AS compacted, ios_waiting() BETWEEN 1 AND 599 AS others;
 SELECT ios_waiting() AS others \gset
-SELECT cache_batch_cool('ios_k', NULL, 1000) >= 0 AS cooled, ios_waiting() BETWEEN 1 AND :others - 1 AS fewer;
-SELECT cache_batch_cool('ios_k') >= 0 AS cooled, ios_waiting();
+SELECT cache_batch_compact('ios_k', NULL, 1000) >= 0 AS compacted, ios_waiting() BETWEEN 1 AND :others - 1 AS fewer;
+SELECT cache_batch_compact('ios_k') >= 0 AS compacted, ios_waiting();
 SELECT cache_batch_verify('ios_k', true);
 SELECT count(k), sum(k::bigint), sum(k % 10) FROM ios WHERE k > 0;
 DROP TABLE ios;

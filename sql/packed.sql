@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 
--- fills a table in parts, so that leaves get bases, tails, and are split
+-- fills a table in parts, so that leaves get packed parts, deltas, and are split
 CREATE FUNCTION packed_fill(tab regclass, vals text, parts int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -107,7 +107,7 @@ SELECT count(*) FROM packed_uuid a WHERE EXISTS
 SELECT count(*) FROM packed_asc WHERE k = ANY (ARRAY(SELECT i * 3 + i % 2 FROM generate_series(1, 2000) i));
 RESET enable_seqscan;
 
--- dead entries are marked in the base, and VACUUM removes them from there
+-- dead entries are marked in the packed part, and VACUUM removes them from there
 DELETE FROM packed_int8 WHERE id % 3 = 0;
 DELETE FROM packed_text WHERE id % 3 = 0;
 DELETE FROM packed_asc WHERE id BETWEEN 4000 AND 9000;
@@ -149,7 +149,7 @@ SELECT cache_batch_flush('packed_int8_k');
 SELECT packed > 0 FROM packed_leaves('packed_int8_k');
 SELECT * FROM packed_all() WHERE name LIKE '%int8%';
 
--- a base of one key many times, then keys that do not repeat: more than a split
+-- a packed part of one key many times, then keys that do not repeat: more than a split
 -- into pages of as many plain bytes could hold
 CREATE FUNCTION packed_noise(i int, n int) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(md5((i * 1000 + j)::text), '') FROM generate_series(1, n) j

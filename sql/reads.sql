@@ -20,7 +20,7 @@ CREATE INDEX rd_k ON rd USING cachebatch (k);
 CREATE INDEX rd_d ON rd USING cachebatch (d DESC, n) WITH (pack_leaves = off);
 CREATE INDEX rd_t ON rd USING cachebatch (t, k);
 CREATE INDEX rd_n ON rd USING cachebatch (n, id);
--- some in tails of leaves, some in buckets
+-- some in deltas of leaves, some in buckets
 SELECT rd_fill(20001, 24000, 1);
 SELECT count(cache_batch_flush(i)) FROM unnest('{rd_k,rd_d,rd_t,rd_n}'::regclass[]) i;
 DELETE FROM rd WHERE id % 17 = 3;

@@ -4,9 +4,9 @@
  *	  What happens when the library is loaded.
  *
  * Preloaded, it registers everything: the resource manager, shared memory,
- * the hooks of planning and staging.  Loaded later, by a backend that opens an index, it
- * registers only what needs no preloading, so that such an index can be
- * described and dropped (C1); cb_require_preload() stops everything else.
+ * the hooks of planning and staging.  Loaded later, by a backend that opens an
+ * index, it registers only what needs no preloading, so that such an index can
+ * be described and dropped (C1); cb_require_preload() stops everything else.
  *
  * It writes nothing and starts nothing here, so pg_upgrade needs no case of
  * its own.
@@ -37,37 +37,37 @@ void		_PG_init(void);
 /* What is done with each kind of WAL record. */
 static const CbWalAction cb_wal_actions[CB_NUM_WAL_ACTIONS] = {
 	[XLOG_CB_JOURNAL_APPEND >> 4] = {"JOURNAL_APPEND",
-		cb_redo_journal_append, cb_describe_journal_append},
+	cb_redo_journal_append, cb_describe_journal_append},
 	[XLOG_CB_JOURNAL_TRUNCATE >> 4] = {"JOURNAL_TRUNCATE",
-		cb_redo_journal_truncate, cb_describe_journal_truncate},
+	cb_redo_journal_truncate, cb_describe_journal_truncate},
 	[XLOG_CB_LEAF_BATCH >> 4] = {"LEAF_BATCH",
-		cb_redo_insert, cb_describe_insert},
+	cb_redo_insert, cb_describe_insert},
 	[XLOG_CB_SPLIT >> 4] = {"SPLIT",
-		cb_redo_split, cb_describe_split},
+	cb_redo_split, cb_describe_split},
 	[XLOG_CB_INTERNAL_INSERT >> 4] = {"INTERNAL_INSERT",
-		cb_redo_insert, cb_describe_insert},
+	cb_redo_insert, cb_describe_insert},
 	[XLOG_CB_NEWROOT >> 4] = {"NEWROOT",
-		cb_redo_newroot, cb_describe_newroot},
+	cb_redo_newroot, cb_describe_newroot},
 	[XLOG_CB_VACUUM_LEAF >> 4] = {"VACUUM_LEAF",
-		cb_redo_vacuum_leaf, cb_describe_vacuum_leaf},
+	cb_redo_vacuum_leaf, cb_describe_vacuum_leaf},
 	[XLOG_CB_LEAF_PACK >> 4] = {"LEAF_PACK",
-		cb_redo_leaf_pack, cb_describe_leaf_pack},
-	[XLOG_CB_SHARE >> 4] = {"SHARE",
-		cb_redo_share, cb_describe_share},
+	cb_redo_leaf_pack, cb_describe_leaf_pack},
+	[XLOG_CB_REDISTRIBUTE >> 4] = {"REDISTRIBUTE",
+	cb_redo_redistribute, cb_describe_redistribute},
 	[XLOG_CB_UNLINK >> 4] = {"UNLINK",
-		cb_redo_unlink, cb_describe_unlink},
+	cb_redo_unlink, cb_describe_unlink},
 	[XLOG_CB_REUSE_PAGE >> 4] = {"REUSE_PAGE",
-		cb_redo_reuse_page, cb_describe_reuse_page},
+	cb_redo_reuse_page, cb_describe_reuse_page},
 	[XLOG_CB_LEAF_DELETE >> 4] = {"LEAF_DELETE",
-		cb_redo_leaf_delete, cb_describe_leaf_delete},
+	cb_redo_leaf_delete, cb_describe_leaf_delete},
 	[XLOG_CB_RANGE_PAGES >> 4] = {"RANGE_PAGES",
-		cb_redo_range_pages, NULL},
+	cb_redo_range_pages, NULL},
 	[XLOG_CB_SPILL >> 4] = {"SPILL",
-		cb_redo_spill, cb_describe_spill},
+	cb_redo_spill, cb_describe_spill},
 	[XLOG_CB_RETIRE >> 4] = {"RETIRE",
-		cb_redo_retire, cb_describe_retire},
+	cb_redo_retire, cb_describe_retire},
 	[XLOG_CB_RUN_FREE >> 4] = {"RUN_FREE",
-		cb_redo_run_free, cb_describe_run_free}
+	cb_redo_run_free, cb_describe_run_free}
 };
 
 static shmem_request_hook_type prev_shmem_request_hook;

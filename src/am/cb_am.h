@@ -43,7 +43,7 @@ extern IndexBulkDeleteResult *cb_am_vacuumcleanup(IndexVacuumInfo *info,
 /* cb_handler.c, cb_options.c, cb_cost.c, cb_validate.c */
 extern bytea *cb_am_options(Datum reloptions, bool validate);
 extern void cb_options_init(void);
-extern void cb_check_index_columns(Relation index);	/* at build */
+extern void cb_check_index_columns(Relation index); /* at build */
 extern void cb_am_costestimate(struct PlannerInfo *root, struct IndexPath *path,
 							   double loop_count, Cost *startup_cost,
 							   Cost *total_cost, Selectivity *selectivity,

@@ -3,9 +3,9 @@
  * cb_insert.c
  *	  Taking an entry: aminsert of the access method, and what it decides.
  *
- * An entry is staged (cb_stage.c), and published (cb_stage_publish.c) at the end
- * of its statement, for which others see (cb_stage_hooks.c); or at once, if nobody
- * would do so later in time, or the stages are full.
+ * An entry is staged (cb_stage.c), and published (cb_stage_publish.c) at the
+ * end of its statement, for which others see (cb_stage_hooks.c); or at once,
+ * if nobody would do so later in time, or the stages are full.
  *
  *-------------------------------------------------------------------------
  */

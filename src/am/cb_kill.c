@@ -41,16 +41,16 @@ cb_kill_plain(Page page, OffsetNumber off, ItemPointer tid)
 	return false;
 }
 
-/* The same for an entry of its base. */
+/* The same for an entry of its packed part. */
 static bool
-cb_kill_base(Page page, int ordinal, ItemPointer tid)
+cb_kill_packed(Page page, int ordinal, ItemPointer tid)
 {
 	CbLeaf		leaf;
 	Size		len;
 
 	if (!cb_leaf_open(&leaf, page))
 		return false;
-	for (int i = ordinal; i < leaf.nbase; i++)
+	for (int i = ordinal; i < leaf.npacked; i++)
 	{
 		ItemPointerData found;
 
@@ -123,8 +123,8 @@ cb_kill_items(IndexScanDesc scan)
 		{
 			CbScanItem *item = &window->items[window->killed[i]];
 
-			changed |= item->origin == CB_ITEM_BASE ?
-				cb_kill_base(page, item->number, &item->itup->t_tid) :
+			changed |= item->origin == CB_ITEM_PACKED ?
+				cb_kill_packed(page, item->number, &item->itup->t_tid) :
 				cb_kill_plain(page, item->number, &item->itup->t_tid);
 		}
 	}

@@ -3,9 +3,9 @@
  * cb_merge.c
  *	  Merging the levels of a window, in scan order.
  *
- * Sources are the leaf's base and its plain entries, which are opened here,
- * and what the upper levels add.  Each is in order; of equal entries of two
- * sources one is returned.  Comparison functions run; no lock is held, but
+ * Sources are the leaf's packed part and its plain entries, which are opened
+ * here, and what the upper levels add.  Each is in order; of equal entries of
+ * two sources one is returned.  Comparison functions run; no lock is held, but
  * the leaf's where the leaf is the only source.
  *
  *-------------------------------------------------------------------------
@@ -17,7 +17,7 @@
 /* ---------- the leaf ---------- */
 
 /*
- * Must the leaf's entries be compared with the far cut?  Going forward it is
+ * Must the leaf's entries be compared with the far bound?  Going forward it is
  * the leaf's own high key, unless the window was clipped.  Going backward the
  * leaf may have taken over the range of its left neighbour, or a part of it,
  * since the page was read that led to it and told its lower bound.
@@ -28,16 +28,16 @@ cb_merge_ends_inside(CbScanOpaque so, const CbMerge *merge)
 	return merge->step < 0 || so->cur->clipped;
 }
 
-/* Is an entry beyond the near cut left of the far one, as the scan goes? */
+/* Is an entry beyond the near bound left of the far one, as the scan goes? */
 static inline bool
 cb_merge_is_inside(CbScanOpaque so, const CbMerge *merge, IndexTuple entry)
 {
-	int			cmp = cb_key_compare_cut(&so->kd, merge->far, entry);
+	int			cmp = cb_key_compare_bound(&so->kd, merge->far, entry);
 
 	return merge->step > 0 ? cmp <= 0 : cmp > 0;
 }
 
-/* Adds the leaf's plain entries between the window's cuts. */
+/* Adds the leaf's plain entries between the window's bounds. */
 static void
 cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 {
@@ -49,7 +49,7 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 	CbSource   *source = &merge->sources[merge->nsources++];
 
 	source->kind = CB_SOURCE_LEAF;
-	source->cur = cb_tree_search_page(&so->kd, &so->pos.cut, page, dir);
+	source->cur = cb_tree_search_page(&so->kd, &so->pos.bound, page, dir);
 	source->end = forward ? last + 1 : last;
 	if (source->cur != source->end && cb_merge_ends_inside(so, merge) &&
 		!cb_merge_is_inside(so, merge, CbPageGetTuple(page, last)))
@@ -61,88 +61,88 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 	}
 }
 
-/* a search for a cut in the leaf's base */
-typedef struct CbBaseSearch
+/* a search for a bound in the leaf's packed part */
+typedef struct CbPackedSearch
 {
 	CbScanOpaque so;
-	const CbCut *cut;
+	const CbBound *bound;
 	CbLeafTuple probe;
-} CbBaseSearch;
+} CbPackedSearch;
 
-/* Is entry i of the leaf's base left of the cut? */
+/* Is entry i of the leaf's packed part left of the bound? */
 static bool
-cb_merge_base_is_left(void *arg, int i)
+cb_merge_packed_is_left(void *arg, int i)
 {
-	CbBaseSearch *search = arg;
+	CbPackedSearch *search = arg;
 	CbWindow   *window = search->so->cur;
 	IndexTuple	itup = cb_leaf_read(&window->reader, i, &search->probe);
 
 	if (itup == NULL)
 		cb_leaf_report_damaged(search->so->kd.rel, window->leaf.blkno);
-	return cb_key_compare_cut(&search->so->kd, search->cut, itup) <= 0;
+	return cb_key_compare_bound(&search->so->kd, search->bound, itup) <= 0;
 }
 
 /*
- * How many entries of the leaf's base lie left of the cut.  Numbers are looked
- * for where they stand; all entries' infos are the same then.
+ * How many entries of the leaf's packed part lie left of the bound.  Numbers
+ * are looked for where they stand; all entries' infos are the same then.
  */
 static int
-cb_merge_search_base(CbScanOpaque so, const CbCut *cut)
+cb_merge_search_packed(CbScanOpaque so, const CbBound *bound)
 {
-	CbPackReader *base = &so->cur->reader.base;
-	CbBaseSearch search;
+	CbPackReader *packed = &so->cur->reader.packed;
+	CbPackedSearch search;
 
-	if (cut->kind == CB_CUT_KEYS && cut->is_number && cut->nkeys == 1 &&
-		(base->info & INDEX_NULL_MASK) == 0)
+	if (bound->kind == CB_BOUND_KEYS && bound->is_number && bound->nkeys == 1 &&
+		(packed->info & INDEX_NULL_MASK) == 0)
 	{
-		int			n = cb_pack_search_number(base,
-											  DatumGetInt64(cut->keys[0].sk_argument),
-											  cut->after);
+		int			n = cb_pack_search_number(packed,
+											  DatumGetInt64(bound->keys[0].sk_argument),
+											  bound->after);
 
 		if (n >= 0)
 			return n;
 	}
 	search.so = so;
-	search.cut = cut;
-	if (cb_cut_is_at_end(cut) &&
-		cb_merge_base_is_left(&search, so->cur->reader.nbase - 1))
-		return so->cur->reader.nbase;
-	return cb_pack_search(base, cb_merge_base_is_left, &search);
+	search.bound = bound;
+	if (cb_bound_is_at_end(bound) &&
+		cb_merge_packed_is_left(&search, so->cur->reader.npacked - 1))
+		return so->cur->reader.npacked;
+	return cb_pack_search(packed, cb_merge_packed_is_left, &search);
 }
 
-/* The same for the far cut, beyond which the leaf mostly has no entry. */
+/* The same for the far bound, beyond which the leaf mostly has no entry. */
 static int
-cb_merge_search_base_far(CbScanOpaque so, const CbMerge *merge)
+cb_merge_search_packed_far(CbScanOpaque so, const CbMerge *merge)
 {
-	CbBaseSearch search = {.so = so, .cut = merge->far};
-	int			n = so->cur->reader.nbase;
+	CbPackedSearch search = {.so = so,.bound = merge->far};
+	int			n = so->cur->reader.npacked;
 
-	if (merge->step > 0 && cb_merge_base_is_left(&search, n - 1))
+	if (merge->step > 0 && cb_merge_packed_is_left(&search, n - 1))
 		return n;
-	if (merge->step < 0 && !cb_merge_base_is_left(&search, 0))
+	if (merge->step < 0 && !cb_merge_packed_is_left(&search, 0))
 		return 0;
-	return cb_merge_search_base(so, merge->far);
+	return cb_merge_search_packed(so, merge->far);
 }
 
-/* The same for the leaf's base. */
+/* The same for the leaf's packed part. */
 static void
-cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
+cb_merge_open_packed(CbScanOpaque so, CbMerge *merge)
 {
 	CbSource   *source;
 	bool		forward = merge->step > 0;
 
-	if (so->cur->reader.nbase == 0)
+	if (so->cur->reader.npacked == 0)
 		return;
 
 	/* a scan that may want few of them looks at these alone */
-	merge->base_has_dead = so->starting ||
-		cb_pack_has_dead(so->cur->reader.base.blob);
+	merge->packed_has_dead = so->starting ||
+		cb_pack_has_dead(so->cur->reader.packed.blob);
 	source = &merge->sources[merge->nsources++];
-	source->kind = CB_SOURCE_BASE;
-	source->cur = cb_merge_search_base(so, &so->pos.cut);
+	source->kind = CB_SOURCE_PACKED;
+	source->cur = cb_merge_search_packed(so, &so->pos.bound);
 	source->end = cb_merge_ends_inside(so, merge) ?
-		cb_merge_search_base_far(so, merge) :
-		forward ? so->cur->reader.nbase : 0;
+		cb_merge_search_packed_far(so, merge) :
+		forward ? so->cur->reader.npacked : 0;
 	if (!forward)
 	{
 		source->cur--;
@@ -151,49 +151,51 @@ cb_merge_open_base(CbScanOpaque so, CbMerge *merge)
 }
 
 /*
- * Adds the entries of the leaf between the window's cuts: those of its base,
- * then the plain ones.  The leaf is share-locked, or a copy.  Comparison
- * functions run, and a damaged base raises an error.
+ * Adds the entries of the leaf between the window's bounds: those of its
+ * packed part, then the plain ones.  The leaf is share-locked, or a copy.
+ * Comparison functions run, and a damaged packed part raises an error.
  */
 void
 cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 {
-	cb_merge_open_base(so, merge);
+	cb_merge_open_packed(so, merge);
 	cb_merge_open_plain(so, merge);
 }
 
-/* Is there an entry of the source, and is it known to be right of the number? */
+/*
+ * Is there an entry of the source, and is it known to be right of the number?
+ */
 static bool
-cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbCut *cut)
+cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbBound *bound)
 {
 	CbWindow   *window = so->cur;
-	CbPackReader *base = &window->reader.base;
+	CbPackReader *packed = &window->reader.packed;
 	IndexTuple	itup;
 	int64		number;
 
-	if (source->kind == CB_SOURCE_BASE)
-		return (base->info & INDEX_NULL_MASK) == 0 &&
-			cb_pack_read_number(base, source->cur, &number) &&
-			number > DatumGetInt64(cut->keys[0].sk_argument);
+	if (source->kind == CB_SOURCE_PACKED)
+		return (packed->info & INDEX_NULL_MASK) == 0 &&
+			cb_pack_read_number(packed, source->cur, &number) &&
+			number > DatumGetInt64(bound->keys[0].sk_argument);
 	itup = cb_page_get_entry(window->page, source->cur);
-	return itup != NULL && cb_key_compare_number(cut, itup) > 0;
+	return itup != NULL && cb_key_compare_number(bound, itup) > 0;
 }
 
 /*
  * The leaf is all that there is, and the scan wants one number in the first
- * column: do the first entries of base and tail right of the cut tell that
- * there is none, and none further on?  They are known without being read as a
- * whole.  All sources are open.  Takes no lock, raises no error; false if it
- * cannot tell.
+ * column: do the first entries of packed part and delta right of the bound
+ * tell that there is none, and none further on?  They are known without being
+ * read as a whole.  All sources are open.  Takes no lock, raises no error;
+ * false if it cannot tell.
  */
 bool
 cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
 {
 	const ScanKey key = so->bt.keyData;
-	const CbCut *cut = &so->pos.cut;
+	const CbBound *bound = &so->pos.bound;
 	bool		found = false;
 
-	if (cut->kind != CB_CUT_KEYS || !cut->is_number || cut->after ||
+	if (bound->kind != CB_BOUND_KEYS || !bound->is_number || bound->after ||
 		key->sk_attno != 1 || key->sk_strategy != BTEqualStrategyNumber)
 		return false;
 	for (int i = 0; i < merge->nsources; i++)
@@ -202,7 +204,7 @@ cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
 
 		if (source->cur == source->end)
 			continue;
-		if (!cb_merge_is_right_of(so, source, cut))
+		if (!cb_merge_is_right_of(so, source, bound))
 			return false;
 		found = true;
 	}
@@ -276,11 +278,11 @@ cb_merge_reserve(CbArena *kept)
 }
 
 /*
- * Entry i of the leaf's base, which lives as long as the window; NULL: the
- * base is damaged.
+ * Entry i of the leaf's packed part, which lives as long as the window; NULL:
+ * the packed part is damaged.
  */
 static IndexTuple
-cb_merge_read_base(CbWindow *window, int i)
+cb_merge_read_packed(CbWindow *window, int i)
 {
 	CbArena    *kept = &window->kept;
 	CbLeafTuple *room = cb_merge_reserve(kept);
@@ -332,16 +334,16 @@ cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 {
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 	Page		page = window->page;
-	bool		base = source->kind == CB_SOURCE_BASE;
+	bool		packed = source->kind == CB_SOURCE_PACKED;
 
 	source->head_dead = scan->ignore_killed_tuples &&
-		(base ? merge->base_has_dead &&
-		 cb_pack_is_dead(window->reader.base.blob, source->cur) :
+		(packed ? merge->packed_has_dead &&
+		 cb_pack_is_dead(window->reader.packed.blob, source->cur) :
 		 ItemIdIsDead(PageGetItemId(page, source->cur)));
 	if (source->head_dead &&
 		(merge->step > 0 || source->cur != source->end + 1))
 		return false;
-	source->head = base ? cb_merge_read_base(window, source->cur) :
+	source->head = packed ? cb_merge_read_packed(window, source->cur) :
 		cb_merge_get_plain(scan, page, source->cur);
 	if (source->head == NULL)
 		cb_leaf_report_damaged(scan->indexRelation, window->leaf.blkno);
@@ -459,10 +461,10 @@ cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
 
 /*
  * Puts the sources that have entries in order: from here on ordered[0] has the
- * next entry.  All sources are open.  Heads of the leaf's base and of range
- * buffers are copied into the window's memory; others stay where they are.
- * Comparison functions run, pages of range buffers are read, and damage raises
- * an error.
+ * next entry.  All sources are open.  Heads of the leaf's packed part and of
+ * range buffers are copied into the window's memory; others stay where they
+ * are.  Comparison functions run, pages of range buffers are read, and damage
+ * raises an error.
  */
 void
 cb_merge_start(IndexScanDesc scan, CbMerge *merge)

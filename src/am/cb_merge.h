@@ -12,7 +12,7 @@
 
 typedef enum CbSourceKind
 {
-	CB_SOURCE_BASE,
+	CB_SOURCE_PACKED,
 	CB_SOURCE_LEAF,
 	CB_SOURCE_RUN,
 	CB_SOURCE_CHUNK,
@@ -21,14 +21,14 @@ typedef enum CbSourceKind
 
 /*
  * One sorted input of the merge.  cur is the place of head: an ordinal of the
- * leaf's base, an offset of the leaf, or an index of the run's entries, of the
- * chunk's order, or of those on a range buffer's page.  It moves by the merge's
- * step and is used up at end.
+ * leaf's packed part, an offset of the leaf, or an index of the run's entries,
+ * of the chunk's order, or of those on a range buffer's page.  It moves by the
+ * merge's step and is used up at end.
  */
 typedef struct CbSource
 {
 	CbSourceKind kind;
-	CbRun	   *run;
+	CbJournalRun *run;
 	const CbChunk *chunk;
 	CbChunkRange range;			/* places of the chunk's entries */
 	CbRunCursor *cursor;		/* of a range buffer's run */
@@ -47,15 +47,15 @@ typedef struct CbSource
 typedef struct CbMerge
 {
 	int			step;			/* 1 forward, -1 backward */
-	const CbCut *far;			/* where the window ends */
+	const CbBound *far;			/* where the window ends */
 	int			nsources;
 	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
-	bool		base_has_dead;	/* may any of its entries be marked dead? */
+	bool		packed_has_dead;	/* may any of its entries be marked dead? */
 } CbMerge;
 
-/* Adds the entries of the leaf between the window's cuts. */
+/* Adds the entries of the leaf between the window's bounds. */
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
 
 /* All sources are open, and are the leaf's: is there no such number? */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cb_place.c
- *	  Places of a scan (cb_scan.h): cuts, with their tuples in memory of their
- *	  own.
+ *	  Places of a scan (cb_scan.h): bounds, with their tuples in memory of
+ *	  their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,11 +11,11 @@
 #include "am/cb_window.h"
 #include "utils/memutils.h"
 
-/* Copies the tuple of a place's cut to the place's own memory. */
+/* Copies the tuple of a place's bound to the place's own memory. */
 static void
 cb_place_own_tuple(CbScanOpaque so, CbPlace *place)
 {
-	Size		size = IndexTupleSize(place->cut.tuple);
+	Size		size = IndexTupleSize(place->bound.tuple);
 
 	if (place->buf_size < size)
 	{
@@ -24,41 +24,41 @@ cb_place_own_tuple(CbScanOpaque so, CbPlace *place)
 		place->buf_size = Max(size, 128);
 		place->buf = MemoryContextAlloc(so->cxt, place->buf_size);
 	}
-	memcpy(place->buf, place->cut.tuple, size);
-	place->cut.tuple = (IndexTuple) place->buf;
+	memcpy(place->buf, place->bound.tuple, size);
+	place->bound.tuple = (IndexTuple) place->buf;
 }
 
 /*
- * Sets the cut of a place; a tuple is copied into memory that the place keeps,
- * of the scan's context.  Nothing is known of its leaf.
+ * Sets the bound of a place; a tuple is copied into memory that the place
+ * keeps, of the scan's context.  Nothing is known of its leaf.
  */
 void
-cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut)
+cb_place_set_bound(CbScanOpaque so, CbPlace *place, const CbBound *bound)
 {
-	place->cut = *cut;
+	place->bound = *bound;
 	place->leaf.blkno = InvalidBlockNumber;
-	if (cut->kind == CB_CUT_TUPLE)
+	if (bound->kind == CB_BOUND_TUPLE)
 		cb_place_own_tuple(so, place);
 }
 
 /*
  * The same, beside an entry, or at a separator, which is copied.  after: the
- * cut is right of it.
+ * bound is right of it.
  */
 void
 cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
 				   bool after)
 {
-	place->cut = (CbCut) {.kind = CB_CUT_TUPLE,.tuple = tuple,.after = after};
+	place->bound = (CbBound) {.kind = CB_BOUND_TUPLE,.tuple = tuple,.after = after};
 	place->leaf.blkno = InvalidBlockNumber;
 	cb_place_own_tuple(so, place);
 }
 
-/* The same cut, copied, and all that is known of it. */
+/* The same bound, copied, and all that is known of it. */
 void
 cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 {
-	cb_place_set_cut(so, dst, &src->cut);
+	cb_place_set_bound(so, dst, &src->bound);
 	dst->leaf = src->leaf;
 	dst->upper_serial = src->upper_serial;
 	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));

@@ -126,7 +126,8 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 }
 
 /*
- * amendscan: sets the kill hints, gives up pins, and frees the scan's memory.
+ * amendscan: sets the LP_DEAD hints, gives up pins, and frees the scan's
+ * memory.
  */
 void
 cb_am_endscan(IndexScanDesc scan)
@@ -152,7 +153,7 @@ static bool
 cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	CbCut		cut;
+	CbBound		bound;
 
 	if (so->upper == NULL)
 	{
@@ -169,9 +170,9 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 
 	pgstat_count_index_scan(scan->indexRelation);
 	_bt_preprocess_keys(scan);
-	if (!so->bt.qual_ok || !cb_scan_start_cut(scan, dir, &cut))
+	if (!so->bt.qual_ok || !cb_scan_start_bound(scan, dir, &bound))
 		return false;
-	return cb_window_first(scan, &cut, dir, cb_scan_find_leaf(scan, dir, &cut));
+	return cb_window_first(scan, &bound, dir, cb_scan_find_leaf(scan, dir, &bound));
 }
 
 static inline bool
@@ -212,8 +213,8 @@ cb_scan_remember_killed(CbScanOpaque so)
 {
 	CbWindow   *window = so->cur;
 
-	if (window->hot_attach_id != 0)
-		cb_window_drop_hot(window);
+	if (window->cached_attach_id != 0)
+		cb_window_drop_cached(window);
 	if (!CbScanItemIsUpper(&window->items[window->index]) &&
 		window->nkilled < lengthof(window->killed))
 		window->killed[window->nkilled++] = window->index;
@@ -244,10 +245,10 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 }
 
 /*
- * Does everybody see the row that an upper level's entry is for?  Without a bulk
- * delete since the scan met it, its TID still is that row's, of which the
- * visibility map tells; and what the snapshot sees keeps its TID for as long as
- * the snapshot is there.
+ * Does everybody see the row that an upper level's entry is for?  Without a
+ * bulk delete since the scan met it, its TID still is that row's, of which the
+ * visibility map tells; and what the snapshot sees keeps its TID for as long
+ * as the snapshot is there.
  */
 static bool
 cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
@@ -265,8 +266,8 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
 
 /*
  * An index-only scan may trust the visibility map alone only for an item of a
- * leaf that has been pinned all the time; on a standby not even then, as entries
- * can have moved to another page.  For others more is asked here.
+ * leaf that has been pinned all the time; on a standby not even then, as
+ * entries can have moved to another page.  For others more is asked here.
  */
 static bool
 cb_scan_item_is_returnable(IndexScanDesc scan)

@@ -3,11 +3,11 @@
  * cb_scan.h
  *	  State of an index scan, shared by the scan files only.
  *
- * A scan works in windows.  A window is a range of entries between two cuts,
+ * A scan works in windows.  A window is a range of entries between two bounds,
  * inside the range of one leaf; it holds those entries of leaf and upper
  * levels that pass the scan's quals, in order, and mostly a private copy of
- * that leaf.  The next window of either direction starts at the cut where this
- * one ends.
+ * that leaf.  The next window of either direction starts at the bound where
+ * this one ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@
 #include "am/cb_am.h"
 #include "base/cb_arena.h"
 #include "bucket/cb_bucket.h"
-#include "bucket/cb_hot.h"
+#include "bucket/cb_entry_cache.h"
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
 
@@ -31,15 +31,16 @@
 #define CB_WINDOW_END_MAX		2	/* if it begins at an end of the index */
 
 /*
- * A cut, with its tuple in memory of its own, and the place of that cut in
+ * A bound, with its tuple in memory of its own, and the place of that bound in
  * each run of the scan's CbUpper: the number of entries left of it.  Where the
- * cut is a leaf's high key, also the leaf that begins there: lower bounds only
- * fall, and a leaf that has left the tree leads to the one that has its range.
+ * bound is a leaf's high key, also the leaf that begins there: lower bounds
+ * only fall, and a leaf that has left the tree leads to the one that has its
+ * range.
  */
 typedef struct CbPlace
 {
-	CbCut		cut;
-	char	   *buf;			/* memory for cut.tuple */
+	CbBound		bound;
+	char	   *buf;			/* memory for bound.tuple */
 	Size		buf_size;
 	CbLeafHint	leaf;			/* its blkno is Invalid: not known */
 	uint32		upper_serial;	/* the CbUpper that run_index is about */
@@ -51,7 +52,7 @@ typedef enum CbItemOrigin
 {
 	CB_ITEM_UPPER,				/* an upper level */
 	CB_ITEM_PLAIN,				/* the leaf's plain entry "number" */
-	CB_ITEM_BASE				/* the leaf's base, ordinal "number" */
+	CB_ITEM_PACKED				/* the leaf's packed part, ordinal "number" */
 } CbItemOrigin;
 
 typedef struct CbScanItem
@@ -73,8 +74,9 @@ typedef struct CbWindow
 {
 	bool		valid;
 	bool		clipped;		/* it ends before the leaf does */
-	uint64		hot_attach_id;	/* not 0: its entry is kept as a hot one ... */
-	uint32		hot_hash;		/* ... for this hash */
+	uint64		cached_attach_id;	/* not 0: its entry is kept as a cached
+									 * one ... */
+	uint32		cached_hash;	/* ... for this hash */
 	CbPlace		lo;
 	CbPlace		hi;
 	bool		has_low;		/* the leaf does not begin right of ... */
@@ -175,7 +177,8 @@ typedef struct CbScanOpaqueData
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
 
 	/* to see for ourselves whether an entry's row is visible */
-	uint64		deletes;		/* bulk deletes before upper, and all else, was read */
+	uint64		deletes;		/* bulk deletes before upper, and all else,
+								 * was read */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */
 	TupleTableSlot *slot;
 
@@ -190,14 +193,14 @@ typedef struct CbScanOpaqueData
 typedef CbScanOpaqueData *CbScanOpaque;
 
 /* cb_scan_keys.c */
-extern bool cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir,
-							  CbCut *cut);
-extern void cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir,
-							ScanKey keys, CbCut *cut);
+extern bool cb_scan_start_bound(IndexScanDesc scan, ScanDirection dir,
+								CbBound *bound);
+extern void cb_scan_end_bound(IndexScanDesc scan, ScanDirection dir,
+							  ScanKey keys, CbBound *bound);
 
 /* cb_scan_group.c */
 extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir,
-									const CbCut *cut);
+									const CbBound *bound);
 
 /* cb_scan_ahead.c */
 extern int	cb_scan_ahead_max(Relation rel);
@@ -206,20 +209,20 @@ extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
 							   bool missed);
 
 /* cb_window.c */
-extern bool cb_window_first(IndexScanDesc scan, const CbCut *cut,
+extern bool cb_window_first(IndexScanDesc scan, const CbBound *bound,
 							ScanDirection dir, CbLeafHint leaf);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
 
 /* cb_window_leaf.c */
-extern bool cb_window_covers(CbScanOpaque so, const CbCut *cut);
+extern bool cb_window_covers(CbScanOpaque so, const CbBound *bound);
 
 /* cb_window_journal.c */
 extern void cb_window_release_upper(CbScanOpaque so);
 extern bool cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot);
 
-/* cb_window_hot.c */
-extern void cb_window_drop_hot(CbWindow *window);
+/* cb_window_cached.c */
+extern void cb_window_drop_cached(CbWindow *window);
 
 /* cb_window_range.c */
 extern void cb_window_forget_ranges(CbScanOpaque so);

@@ -3,8 +3,8 @@
  * cb_scan_ahead.c
  *	  Reading ahead of a scan that goes from leaf to leaf.
  *
- * A scan that has had to wait for a leaf's file looks up which leaves come next
- * (tree/cb_ahead.c), and has some of them read in at a time: as many as
+ * A scan that has had to wait for a leaf's file looks up which leaves come
+ * next (tree/cb_ahead.c), and has some of them read in at a time: as many as
  * effective_io_concurrency says, by and by, as a scan may be ended at any time
  * by who has asked for it.  One for a bitmap may not, so it begins with all of
  * them, and at its first leaf; others at their second one.  A scan that finds
@@ -79,8 +79,9 @@ cb_scan_ahead_pass(CbScanAhead *ahead, bool *asked)
 }
 
 /*
- * Sets the list's end.  Its keys are compared for as long as the list is, so what
- * their functions keep from call to call needs a context that lives so long.
+ * Sets the list's end.  Its keys are compared for as long as the list is, so
+ * what their functions keep from call to call needs a context that lives so
+ * long.
  */
 static void
 cb_scan_ahead_set_end(IndexScanDesc scan)
@@ -90,7 +91,7 @@ cb_scan_ahead_set_end(IndexScanDesc scan)
 
 	MemoryContextReset(ahead->end_cxt);
 	oldcxt = MemoryContextSwitchTo(ahead->end_cxt);
-	cb_scan_end_cut(scan, ahead->dir, ahead->end_keys, &ahead->list->end);
+	cb_scan_end_bound(scan, ahead->dir, ahead->end_keys, &ahead->list->end);
 	MemoryContextSwitchTo(oldcxt);
 }
 
@@ -101,7 +102,7 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanAhead *ahead = &so->ahead;
 	CbAhead    *list = ahead->list;
-	const CbCut *from;
+	const CbBound *from;
 
 	if (list == NULL)
 	{
@@ -110,10 +111,10 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) * INDEX_MAX_KEYS);
 		list = ahead->list = MemoryContextAlloc(so->cxt, sizeof(CbAhead));
 	}
-	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.cut : &so->cur->lo.cut;
+	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.bound : &so->cur->lo.bound;
 	list->dir = ahead->dir;
 	cb_scan_ahead_set_end(scan);
-	cb_tree_ahead_begin(&so->kd, list, from->kind == CB_CUT_TUPLE ? from->tuple : NULL);
+	cb_tree_ahead_begin(&so->kd, list, from->kind == CB_BOUND_TUPLE ? from->tuple : NULL);
 	ahead->seen = ahead->asked = 0;
 	if (!list->done)
 		cb_tree_ahead_extend(&so->kd, list);
@@ -134,8 +135,8 @@ cb_scan_ahead_extend_list(CbScanOpaque so)
 }
 
 /*
- * Asks for a leaf of the list.  One that stands in the file behind the leaf before
- * it is left to the kernel, which reads ahead in larger pieces there.
+ * Asks for a leaf of the list.  One that stands in the file behind the leaf
+ * before it is left to the kernel, which reads ahead in larger pieces there.
  */
 static void
 cb_scan_ahead_ask_leaf(CbScanOpaque so, CbLeafHint *leaf)

@@ -21,7 +21,7 @@
 
 #define CB_SCAN_GROUP_MIN	8	/* the first group; each is twice the last */
 #define CB_SCAN_CACHE_LINE	64
-#define CB_SCAN_PREFETCH	256 /* bytes of a leaf's base */
+#define CB_SCAN_PREFETCH	256 /* bytes of a leaf's packed part */
 
 /*
  * The array key whose elements' order is that in which the scan goes through
@@ -47,8 +47,8 @@ cb_scan_group_array(IndexScanDesc scan)
 
 /*
  * Has what a search in the leaf looks at first brought into the processor's
- * caches: its high key, which stands at the page's end, and its base's
- * directory.  The base is the second item of all packed leaves but the
+ * caches: its high key, which stands at the page's end, and its packed part's
+ * directory.  The packed part is the second item of all packed leaves but the
  * rightmost.  The page's header is there already.  The leaf may have left its
  * buffer, or may be changing: what is read of it tells where to look, no more.
  * Inlined, as a call of a function that does nothing else is dropped by some
@@ -58,25 +58,25 @@ static pg_attribute_always_inline void
 cb_scan_group_prefetch(const CbLeafHint *hint)
 {
 	const char *page;
-	int			base;
+	int			packed;
 
 	if (!BufferIsValid(hint->buf) || BufferIsLocal(hint->buf))
 		return;
 	page = (const char *) BufferGetBlock(hint->buf);
-	base = ((volatile PageHeaderData *) page)->pd_linp[1].lp_off % BLCKSZ;
+	packed = ((volatile PageHeaderData *) page)->pd_linp[1].lp_off % BLCKSZ;
 	__builtin_prefetch(page + BLCKSZ - CB_SCAN_CACHE_LINE);
 	for (int i = 0; i < CB_SCAN_PREFETCH; i += CB_SCAN_CACHE_LINE)
-		__builtin_prefetch(page + base + i);
+		__builtin_prefetch(page + packed + i);
 }
 
 /* Finds the leaves of the array's present element and of those behind it. */
 static void
 cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
-				   const CbCut *cut)
+				   const CbBound *bound)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanGroup *group = &so->group;
-	CbCut		first = *cut;
+	CbBound		first = *bound;
 	Datum		values[CB_SCAN_GROUP_MAX];
 	int			n = group->n > 0 ? 2 * group->n : CB_SCAN_GROUP_MIN;
 
@@ -102,14 +102,14 @@ cb_scan_group_fill(IndexScanDesc scan, const BTArrayKeyInfo *array,
 /* The leaf of the array's present element. */
 static CbLeafHint
 cb_scan_group_leaf(IndexScanDesc scan, const BTArrayKeyInfo *array,
-				   const CbCut *cut)
+				   const CbBound *bound)
 {
 	CbScanGroup *group = &((CbScanOpaque) scan->opaque)->group;
 	int			i = array->cur_elem - group->first;
 
 	if (i < 0 || i >= group->n)
 	{
-		cb_scan_group_fill(scan, array, cut);
+		cb_scan_group_fill(scan, array, bound);
 		i = 0;
 	}
 	if (i + 1 < group->n && group->hints[i + 1].blkno != group->hints[i].blkno)
@@ -118,24 +118,24 @@ cb_scan_group_leaf(IndexScanDesc scan, const BTArrayKeyInfo *array,
 }
 
 /*
- * A leaf whose lower bound is not right of the cut where a primitive scan
+ * A leaf whose lower bound is not right of the bound where a primitive scan
  * starts, and which is near it; its block is invalid: none is known.  No lock
  * or pin is held on entry or on exit, so the leaf may have been split since.
  * Comparison functions run.
  */
 CbLeafHint
-cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir, const CbCut *cut)
+cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir, const CbBound *bound)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbLeafHint	unknown = {InvalidBlockNumber, InvalidBuffer};
 	BTArrayKeyInfo *array;
 
-	if (!ScanDirectionIsForward(dir) || cut->kind != CB_CUT_KEYS)
+	if (!ScanDirectionIsForward(dir) || bound->kind != CB_BOUND_KEYS)
 		return unknown;
-	if (cb_window_covers(so, cut))
+	if (cb_window_covers(so, bound))
 		return so->cur->leaf;
 	array = cb_scan_group_array(scan);
 	if (array == NULL || array->num_elems < 2)
 		return unknown;
-	return cb_scan_group_leaf(scan, array, cut);
+	return cb_scan_group_leaf(scan, array, bound);
 }

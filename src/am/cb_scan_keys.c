@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_scan_keys.c
- *	  From a scan's preprocessed keys to the cut where it starts.
+ *	  From a scan's preprocessed keys to the bound where it starts.
  *
  * The rules are btree's, so that a scan reads what btree would read.  For
  * each index column in turn, one key that bounds the scan on the side it
@@ -127,13 +127,14 @@ cb_scan_order_proc(Relation rel, ScanKey key)
 }
 
 /*
- * Copies a search key, with that comparison.  What the function keeps from call
- * to call goes to the current memory context, which has to live as long as the
- * key is compared.  A key for int8 is compared as such if its value can be made
- * one: it is searched for by its number, and nothing is looked up for each scan.
+ * Copies a search key, with that comparison.  What the function keeps from
+ * call to call goes to the current memory context, which has to live as long
+ * as the key is compared.  A key for int8 is compared as such if its value can
+ * be made one: it is searched for by its number, and nothing is looked up for
+ * each scan.
  */
 static void
-cb_scan_make_cut_key(const CbKeyDesc *kd, ScanKey cut_key, ScanKey key)
+cb_scan_make_bound_key(const CbKeyDesc *kd, ScanKey bound_key, ScanKey key)
 {
 	Relation	rel = kd->rel;
 	int			col = key->sk_attno - 1;
@@ -145,7 +146,7 @@ cb_scan_make_cut_key(const CbKeyDesc *kd, ScanKey cut_key, ScanKey key)
 		((key->sk_flags & SK_ISNULL) == 0 &&
 		 cb_key_widen_integer(kd->order_proc[col], key->sk_subtype, &value)))
 	{
-		ScanKeyEntryInitializeWithInfo(cut_key, key->sk_flags, key->sk_attno,
+		ScanKeyEntryInitializeWithInfo(bound_key, key->sk_flags, key->sk_attno,
 									   InvalidStrategy, key->sk_subtype,
 									   key->sk_collation,
 									   index_getprocinfo(rel, key->sk_attno,
@@ -161,7 +162,7 @@ cb_scan_make_cut_key(const CbKeyDesc *kd, ScanKey cut_key, ScanKey key)
 				 errmsg("column %d of index \"%s\" has no comparison function for types %u and %u",
 						col + 1, RelationGetRelationName(rel),
 						rel->rd_opcintype[col], key->sk_subtype)));
-	ScanKeyEntryInitialize(cut_key, key->sk_flags, key->sk_attno,
+	ScanKeyEntryInitialize(bound_key, key->sk_flags, key->sk_attno,
 						   InvalidStrategy, key->sk_subtype,
 						   key->sk_collation, proc, key->sk_argument);
 }
@@ -172,7 +173,7 @@ cb_scan_make_cut_key(const CbKeyDesc *kd, ScanKey cut_key, ScanKey key)
  * part that is used bounds the scan inclusively, unless it is the whole row.
  */
 static int
-cb_scan_add_row_members(ScanKey header, ScanKey cut_keys, int n,
+cb_scan_add_row_members(ScanKey header, ScanKey bound_keys, int n,
 						StrategyNumber *strat)
 {
 	ScanKey		member = (ScanKey) DatumGetPointer(header->sk_argument);
@@ -191,18 +192,18 @@ cb_scan_add_row_members(ScanKey header, ScanKey cut_keys, int n,
 				*strat = BTGreaterEqualStrategyNumber;
 			break;
 		}
-		cut_keys[n++] = *member;
+		bound_keys[n++] = *member;
 	}
 	return n;
 }
 
 /*
- * Turns the chosen keys into keys of a cut.  Returns how many, or -1 if a
+ * Turns the chosen keys into keys of a bound.  Returns how many, or -1 if a
  * null in a row comparison means that nothing can match.
  */
 static int
-cb_scan_make_cut_keys(const CbKeyDesc *kd, ScanKey *chosen, int nchosen,
-					  ScanKey cut_keys, StrategyNumber *strat)
+cb_scan_make_bound_keys(const CbKeyDesc *kd, ScanKey *chosen, int nchosen,
+						ScanKey bound_keys, StrategyNumber *strat)
 {
 	int			i;
 
@@ -212,7 +213,7 @@ cb_scan_make_cut_keys(const CbKeyDesc *kd, ScanKey *chosen, int nchosen,
 
 		if (!(chosen[i]->sk_flags & SK_ROW_HEADER))
 		{
-			cb_scan_make_cut_key(kd, &cut_keys[i], chosen[i]);
+			cb_scan_make_bound_key(kd, &bound_keys[i], chosen[i]);
 			continue;
 		}
 
@@ -220,20 +221,20 @@ cb_scan_make_cut_keys(const CbKeyDesc *kd, ScanKey *chosen, int nchosen,
 		member = (ScanKey) DatumGetPointer(chosen[i]->sk_argument);
 		if (member->sk_flags & SK_ISNULL)
 			return -1;
-		cut_keys[i] = *member;
+		bound_keys[i] = *member;
 		if (i == nchosen - 1)
-			return cb_scan_add_row_members(chosen[i], cut_keys, nchosen, strat);
+			return cb_scan_add_row_members(chosen[i], bound_keys, nchosen, strat);
 	}
 	return nchosen;
 }
 
 /*
- * The cut where a scan in this direction starts, with its keys in cut_keys.
- * False if nothing can match.
+ * The bound where a scan in this direction starts, with its keys in
+ * bound_keys.  False if nothing can match.
  */
 static bool
-cb_scan_make_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
-				 CbCut *cut)
+cb_scan_make_bound(IndexScanDesc scan, ScanDirection dir, ScanKey bound_keys,
+				   CbBound *bound)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	ScanKey		chosen[INDEX_MAX_KEYS];
@@ -241,57 +242,57 @@ cb_scan_make_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
 	StrategyNumber strat;
 	int			n;
 
-	memset(cut, 0, sizeof(CbCut));
+	memset(bound, 0, sizeof(CbBound));
 	n = cb_scan_choose_keys(&so->bt, dir, chosen, not_null_keys, &strat);
 	if (n == 0)
 	{
-		cut->kind = ScanDirectionIsForward(dir) ? CB_CUT_MIN : CB_CUT_MAX;
+		bound->kind = ScanDirectionIsForward(dir) ? CB_BOUND_MIN : CB_BOUND_MAX;
 		return true;
 	}
 
-	n = cb_scan_make_cut_keys(&so->kd, chosen, n, cut_keys, &strat);
+	n = cb_scan_make_bound_keys(&so->kd, chosen, n, bound_keys, &strat);
 	if (n < 0)
 		return false;
 
-	cut->kind = CB_CUT_KEYS;
-	cut->nkeys = n;
-	cut->keys = cut_keys;
-	cut->is_number = so->kd.is_number &&
-		cut->keys[0].sk_func.fn_oid == so->kd.order_proc[0] &&
-		(cut->keys[0].sk_flags & SK_ISNULL) == 0;
+	bound->kind = CB_BOUND_KEYS;
+	bound->nkeys = n;
+	bound->keys = bound_keys;
+	bound->is_number = so->kd.is_number &&
+		bound->keys[0].sk_func.fn_oid == so->kd.order_proc[0] &&
+		(bound->keys[0].sk_flags & SK_ISNULL) == 0;
 
 	/* equal entries are to be read unless the bound is a strict one */
 	if (ScanDirectionIsForward(dir))
-		cut->after = (strat == BTGreaterStrategyNumber);
+		bound->after = (strat == BTGreaterStrategyNumber);
 	else
-		cut->after = (strat != BTLessStrategyNumber);
+		bound->after = (strat != BTLessStrategyNumber);
 	return true;
 }
 
 /*
- * The cut where a scan in this direction starts; its keys stay in the scan's
+ * The bound where a scan in this direction starts; its keys stay in the scan's
  * opaque data, but are compared during this call of the access method only.
  * False if nothing can match.  _bt_preprocess_keys has been called, and found
  * the quals satisfiable.  Raises an error if an operator family lacks a
  * comparison.
  */
 bool
-cb_scan_start_cut(IndexScanDesc scan, ScanDirection dir, CbCut *cut)
+cb_scan_start_bound(IndexScanDesc scan, ScanDirection dir, CbBound *bound)
 {
-	return cb_scan_make_cut(scan, dir,
-							((CbScanOpaque) scan->opaque)->start_keys, cut);
+	return cb_scan_make_bound(scan, dir,
+							  ((CbScanOpaque) scan->opaque)->start_keys, bound);
 }
 
 /*
- * The cut where it ends: where one in the other direction would start.  Its
- * keys are in cut_keys, which has room for INDEX_MAX_KEYS, and what their
+ * The bound where it ends: where one in the other direction would start.  Its
+ * keys are in bound_keys, which has room for INDEX_MAX_KEYS, and what their
  * functions keep goes to the current memory context.  Where that one would
  * raise an error, as an operator family lacks a comparison, the scan ends with
  * the index.
  */
 void
-cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
-				CbCut *cut)
+cb_scan_end_bound(IndexScanDesc scan, ScanDirection dir, ScanKey bound_keys,
+				  CbBound *bound)
 {
 	BTScanOpaque bt = &((CbScanOpaque) scan->opaque)->bt;
 	bool		forward = ScanDirectionIsForward(dir);
@@ -300,9 +301,9 @@ cb_scan_end_cut(IndexScanDesc scan, ScanDirection dir, ScanKey cut_keys,
 	for (int i = 0; i < bt->numberOfKeys; i++)
 		known &= RegProcedureIsValid(cb_scan_order_proc(scan->indexRelation,
 														&bt->keyData[i]));
-	if (known && cb_scan_make_cut(scan, forward ? BackwardScanDirection :
-								  ForwardScanDirection, cut_keys, cut))
+	if (known && cb_scan_make_bound(scan, forward ? BackwardScanDirection :
+									ForwardScanDirection, bound_keys, bound))
 		return;
-	memset(cut, 0, sizeof(CbCut));
-	cut->kind = forward ? CB_CUT_MAX : CB_CUT_MIN;
+	memset(bound, 0, sizeof(CbBound));
+	bound->kind = forward ? CB_BOUND_MAX : CB_BOUND_MIN;
 }

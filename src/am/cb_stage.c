@@ -3,8 +3,9 @@
  * cb_stage.c
  *	  Stages: their arenas, their segments, and the list of them.
  *
- * A stage's entries lie one after the other in its arena, in the order in which
- * they came; a segment is a part of it.  See cb_stage.h for what holds of them.
+ * A stage's entries lie one after the other in its arena, in the order in
+ * which they came; a segment is a part of it.  See cb_stage.h for what holds
+ * of them.
  *
  *-------------------------------------------------------------------------
  */

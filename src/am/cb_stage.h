@@ -7,9 +7,9 @@
  * stage's entries to the journal, or to the tree if they come dense or the
  * index is not buffered; from then on everybody can read them.
  *
- * Calls go one way: cb_insert.c (aminsert) and cb_stage_hooks.c (when to publish
- * and when to drop), then cb_stage_publish.c (publication) and cb_stage_pin.c
- * (rows that may die early), then cb_stage.c (stages).
+ * Calls go one way: cb_insert.c (aminsert) and cb_stage_hooks.c (when to
+ * publish and when to drop), then cb_stage_publish.c (publication) and
+ * cb_stage_pin.c (rows that may die early), then cb_stage.c (stages).
  *
  * Invariants:
  *	a) A stage is empty whenever no executor or utility call is running,
@@ -20,10 +20,10 @@
  *	   outlives its subtransaction.
  *	c) A segment holds RowExclusiveLock on its index from its first entry to
  *	   the end of the (sub)transaction: the file cannot be swapped under it.
- *	d) A segment knows the build id of its index, which it has from the metapage.
- *	   It is compared with the index's at publication only: entries of another
- *	   build are discarded, unless the change of build may still be rolled back;
- *	   then they stay.
+ *	d) A segment knows the build id of its index, which it has from the
+ *	   metapage.  It is compared with the index's at publication only: entries
+ *	   of another build are discarded, unless the change of build may still be
+ *	   rolled back; then they stay.
  *	e) Entries leave a stage only once they are readable and in WAL.  An error
  *	   before that leaves the stage as it was.
  *	f) While comparison functions may run for a publication, the stage is

@@ -4,8 +4,8 @@
  *	  Publication: what moves a stage's entries to the journal and buckets, or
  *	  to the tree.
  *
- * They go to the tree if they come dense or the index is not buffered.  From then
- * on everybody can read them.
+ * They go to the tree if they come dense or the index is not buffered.  From
+ * then on everybody can read them.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +42,7 @@ typedef struct CbPublication
 	int			n;				/* entries to publish */
 	Size		size;
 	uint64		journal_size;	/* after the append, or 0 */
-	CbPublishResult buckets;	/* what they ask for, if desc is set */
+	CbPublishResult buckets;	/* what they ask for, if there is a set */
 	int			nhelped;		/* buckets flushed to make room */
 } CbPublication;
 
@@ -122,9 +122,9 @@ cb_publish_to_tree(CbPublication *pub, CbKeyDesc *kd, CbSortEntry *entries,
 	CbApplyStats stats;
 
 	memset(&stats, 0, sizeof(stats));
-	cb_churn_begin(kd, pub->stage->nunchanged > 0);
+	cb_dead_begin(kd, pub->stage->nunchanged > 0);
 	(void) cb_tree_apply(kd, entries, n, &stats);
-	cb_churn_end(kd);
+	cb_dead_end(kd);
 	cb_stat_add(pub->rel, CB_STAT_DIRECT, n);
 	cb_tree_count_applied(pub->rel, &stats);
 }
@@ -142,12 +142,12 @@ cb_publish_without_room(CbPublication *pub, CbKeyDesc *kd,
 	cb_stat_add(pub->rel, CB_STAT_NO_ROOM, 1);
 	(void) cb_fetch_add(&cb_pool->no_room, 1);
 	if (n >= CB_STAGE_DENSE_MIN && pub->nhelped < CB_STAGE_HELP_MAX &&
-		cb_flush_help(pub->rel, result->desc, result->attach_id))
+		cb_flush_help(pub->rel, result->set, result->attach_id))
 	{
 		pub->nhelped++;
 		return 0;
 	}
-	(void) cb_desc_detach_idle();
+	(void) cb_set_detach_idle();
 	n = Min(n, CB_STAGE_DIRECT_MAX);
 	cb_publish_to_tree(pub, kd, entries, n);
 	return n;
@@ -156,8 +156,8 @@ cb_publish_without_room(CbPublication *pub, CbKeyDesc *kd,
 /*
  * The next entries are for a bucket that fails, and has its share: they go
  * straight to the tree, each to its leaf.  Who writes to a damaged one so gets
- * the error, as with btree, and who writes to others does not.  Where no worker
- * tries the bucket again, we do.  Returns how many went there.
+ * the error, as with btree, and who writes to others does not.  Where no
+ * worker tries the bucket again, we do.  Returns how many went there.
  */
 static int
 cb_publish_refused(CbPublication *pub, CbKeyDesc *kd, CbSortEntry *entries,
@@ -191,14 +191,14 @@ cb_publish_to_journal(CbPublication *pub, CbKeyDesc *kd,
 		else if (result.no_room)
 			done += cb_publish_without_room(pub, kd, entries + done,
 											pub->n - done, &result);
-		else if (result.desc != NULL)
+		else if (result.set != NULL)
 			pub->buckets = result;
 		else
 			pub->journal_size = result.journal_length;
 	}
-	if (pub->buckets.desc != NULL)
-		cb_desc_note_churn(pub->buckets.desc, pub->buckets.attach_id, pub->n,
-						   pub->stage->nunchanged);
+	if (pub->buckets.set != NULL)
+		cb_set_note_versions(pub->buckets.set, pub->buckets.attach_id, pub->n,
+							 pub->stage->nunchanged);
 }
 
 static inline bool
@@ -376,7 +376,7 @@ cb_stage_publish(CbStage *stage, Relation index, int min_level)
 		return;
 	CB_TEST_POINT("publish-start");
 	pub.journal_size = 0;
-	pub.buckets.desc = NULL;
+	pub.buckets.set = NULL;
 	pub.fates = fates;
 	if (pub.nsegs > lengthof(fates))
 		pub.fates = palloc(pub.nsegs * sizeof(CbSegmentFate));

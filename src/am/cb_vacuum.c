@@ -13,8 +13,9 @@
  * the drain: those that are listed later got their entries from buckets that
  * hold none from below that head.
  *
- * Bulk deletes are counted after that: whoever finds an entry above the tree, and
- * the count as it was before, knows that its TID has not been given away (I8).
+ * Bulk deletes are counted after that: whoever finds an entry above the tree,
+ * and the count as it was before, knows that its TID has not been given away
+ * (I8).
  *
  *-------------------------------------------------------------------------
  */

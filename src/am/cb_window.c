@@ -3,32 +3,34 @@
  * cb_window.c
  *	  Reading an index scan's windows, and leaving them.
  *
- * To read the window that starts at a cut:
+ * To read the window that starts at a bound:
  *
  *	1. every upper level is copied, uppermost first (cb_window_levels);
- *	2. the leaf beyond the cut is copied under its share lock;
+ *	2. the leaf beyond the bound is copied under its share lock;
  *	3. with no lock held, the leaf's entries and those of the upper levels in
  *	   the window are merged in scan order and tested against the quals.
  *
  * Where the upper levels have nothing, the first window of a scan, which is
- * short, is read from the leaf itself under its lock; so is one at an end of the
- * index, which is shorter, where only chunks in order have something.
+ * short, is read from the leaf itself under its lock; so is one at an end of
+ * the index, which is shorter, where only chunks in order have something.
  *
- * In recovery a run of an upper level can be given up before it is read: then all
- * three are done again (cb_window_range.c).
+ * In recovery a run of an upper level can be given up before it is read: then
+ * all three are done again (cb_window_range.c).
  *
  * An entry moves from an upper level to a lower one only, and is readable
  * below before it goes above, so this order of reading cannot miss it; an
  * entry that is seen twice is returned once, as the leaf's.  The window is
- * [cut, high key) going forward and [leaf's lower bound, cut) going backward;
- * it ends earlier if it would take too many entries of upper levels, or is the
- * first one and has enough, and the leaf is then read again for the next one.
+ * [bound, high key) going forward and [leaf's lower bound, bound) going
+ * backward; it ends earlier if it would take too many entries of upper levels,
+ * or is the first one and has enough, and the leaf is then read again for the
+ * next one.
  *
  * At most one leaf is pinned, none is locked, between calls.  The pin is kept
  * where VACUUM has to wait for the scan before a TID can be used again: in
- * index-only scans, but for those that look at the table for each row, as their
- * transaction began in recovery, and under snapshots that are not MVCC.  It is
- * also kept where page LSNs cannot tell that a leaf has changed, for kill hints.
+ * index-only scans, but for those that look at the table for each row, as
+ * their transaction began in recovery, and under snapshots that are not MVCC.
+ * It is also kept where page LSNs cannot tell that a leaf has changed, for
+ * LP_DEAD hints.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +44,7 @@
 /*
  * An upper level.  copy: called before each leaf is read, makes what the
  * level holds at so->pos and beyond stay readable for the window.  open: adds
- * its entries between the window's cuts to the merge; called without locks.
+ * its entries between the window's bounds to the merge; called without locks.
  */
 typedef struct CbUpperLevel
 {
@@ -63,7 +65,7 @@ static const CbUpperLevel cb_window_levels[] = {
 
 /* ---------- reading a window ---------- */
 
-/* Opens all levels between the window's cuts. */
+/* Opens all levels between the window's bounds. */
 static void
 cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 {
@@ -72,7 +74,7 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	bool		forward = ScanDirectionIsForward(dir);
 
 	merge->step = forward ? 1 : -1;
-	merge->far = forward ? &window->hi.cut : &window->lo.cut;
+	merge->far = forward ? &window->hi.bound : &window->lo.bound;
 	merge->nsources = 0;
 	merge->nordered = 0;
 	for (int i = 0; i < lengthof(cb_window_levels); i++)
@@ -96,11 +98,12 @@ cb_window_init(CbScanOpaque so, CbWindow *window)
 
 /*
  * Ends the window before the merge's next entry, in the direction of the
- * scan: the next window starts with that entry.  Its place in the runs is found
- * anew then: a run may be past entries beyond it, which the leaf has as well.
+ * scan: the next window starts with that entry.  Its place in the runs is
+ * found anew then: a run may be past entries beyond it, which the leaf has as
+ * well.
  */
 static void
-cb_window_cut_short(CbScanOpaque so, CbMerge *merge)
+cb_window_end_early(CbScanOpaque so, CbMerge *merge)
 {
 	bool		forward = merge->step > 0;
 	CbPlace    *far = forward ? &so->cur->hi : &so->cur->lo;
@@ -146,7 +149,7 @@ cb_window_keep(CbWindow *window, IndexTuple itup)
 static inline bool
 cb_window_has(const CbWindow *window, const CbSource *source)
 {
-	return source->kind == CB_SOURCE_BASE ||
+	return source->kind == CB_SOURCE_PACKED ||
 		source->kind == CB_SOURCE_SPILLED ||
 		(source->kind == CB_SOURCE_LEAF && window->copied);
 }
@@ -167,18 +170,19 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 	item->itup = cb_window_has(window, source) ? source->head :
 		cb_window_keep(window, source->head);
 	item->origin = source->kind == CB_SOURCE_LEAF ? CB_ITEM_PLAIN :
-		source->kind == CB_SOURCE_BASE ? CB_ITEM_BASE : CB_ITEM_UPPER;
+		source->kind == CB_SOURCE_PACKED ? CB_ITEM_PACKED : CB_ITEM_UPPER;
 	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
 }
 
 /*
- * How many items the first window of a scan has at most.  One that begins at an end
- * of the index, or at its nulls, mostly wants the one entry there: min, max.
+ * How many items the first window of a scan has at most.  One that begins at
+ * an end of the index, or at its nulls, mostly wants the one entry there: min,
+ * max.
  */
 static int
 cb_window_first_max(CbScanOpaque so)
 {
-	return cb_cut_is_at_end(&so->pos.cut) ? CB_WINDOW_END_MAX :
+	return cb_bound_is_at_end(&so->pos.bound) ? CB_WINDOW_END_MAX :
 		CB_WINDOW_FIRST_MAX;
 }
 
@@ -204,7 +208,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 
 		if (nupper >= CB_WINDOW_UPPER_MAX || window->nitems >= most)
 		{
-			cb_window_cut_short(so, merge);
+			cb_window_end_early(so, merge);
 			return true;
 		}
 		if (CbSourceIsUpper(source))
@@ -218,9 +222,9 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	}
 
 	/* the high key can tell that there are no matches further right */
-	if (ScanDirectionIsForward(dir) && window->hi.cut.kind == CB_CUT_TUPLE)
+	if (ScanDirectionIsForward(dir) && window->hi.bound.kind == CB_BOUND_TUPLE)
 	{
-		IndexTuple	high = window->hi.cut.tuple;
+		IndexTuple	high = window->hi.bound.tuple;
 
 		(void) _bt_checkkeys(scan, high, BTreeTupleGetNAtts(high, rel), dir,
 							 &more);
@@ -237,35 +241,35 @@ cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Is the leaf read in place?  A few entries are looked at for one that is wanted.
- * Nothing that is read beside it takes a lock.
+ * Is the leaf read in place?  A few entries are looked at for one that is
+ * wanted.  Nothing that is read beside it takes a lock.
  */
 static inline bool
 cb_window_is_read_in_place(CbScanOpaque so)
 {
 	return so->starting && so->upper->nruns == 0 &&
 		(!so->in_range || so->ranges->nwanted == 0) &&
-		(so->view.nchunks == 0 || (cb_cut_is_at_end(&so->pos.cut) &&
+		(so->view.nchunks == 0 || (cb_bound_is_at_end(&so->pos.bound) &&
 								   cb_bucket_view_is_sorted(&so->view)));
 }
 
 /*
- * The window of a look-up whose entry is kept with the hot ones, if it is.  The
- * upper levels have been copied and have nothing for it.
+ * The window of a look-up whose entry is kept with the cached ones, if it is.
+ * The upper levels have been copied and have nothing for it.
  */
 static bool
-cb_window_read_hot(IndexScanDesc scan)
+cb_window_read_cached(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
-	CbHotTuple	tuple;
+	CbCachedTuple tuple;
 	BlockNumber leaf;
 	CbScanItem *item;
 
-	if (!cb_window_find_hot(scan, &tuple, &leaf))
+	if (!cb_window_find_cached(scan, &tuple, &leaf))
 		return false;
 	cb_heat_note(scan->indexRelation, leaf, CB_HEAT_READ);
-	cb_stat_add(scan->indexRelation, CB_STAT_HOT_READS, 1);
+	cb_stat_add(scan->indexRelation, CB_STAT_CACHED_READS, 1);
 	item = &window->items[window->nitems++];
 	item->itup = cb_window_keep(window, &tuple.header);
 	item->origin = CB_ITEM_UPPER;
@@ -276,8 +280,8 @@ cb_window_read_hot(IndexScanDesc scan)
 	window->leaf.blkno = InvalidBlockNumber;
 	window->copied = false;
 	window->buf = InvalidBuffer;
-	window->hot_attach_id = so->view.attach_id;
-	window->hot_hash = so->view.hash;
+	window->cached_attach_id = so->view.attach_id;
+	window->cached_hash = so->view.hash;
 	window->valid = true;
 	return true;
 }
@@ -292,14 +296,14 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbMerge		merge;
 	bool		in_place = false;
-	bool		hot = false;
+	bool		cached = false;
 	bool		missed = false;
 	bool		more;
 
 	cb_window_copy_levels(scan, dir);
 	in_place = cb_window_is_read_in_place(so);
-	hot = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_hot(scan);
-	if (hot && cb_window_read_hot(scan))
+	cached = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_cached(scan);
+	if (cached && cb_window_read_cached(scan))
 		return false;
 	missed = cb_window_read_leaf(scan, dir, in_place);
 	if (!in_place)
@@ -314,8 +318,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	{
 		cb_tree_check_still_locked(scan->indexRelation,
 								   so->cur->buf);
-		if (hot && (!more || so->cur->hi.cut.kind == CB_CUT_MAX))
-			cb_window_keep_hot(scan);
+		if (cached && (!more || so->cur->hi.bound.kind == CB_BOUND_MAX))
+			cb_window_keep_cached(scan);
 		if (so->cur->nitems > 0)
 			so->cur->lsn = BufferGetLSNAtomic(so->cur->buf);
 		cb_window_unlock_leaf(scan);
@@ -340,7 +344,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	cb_arena_reset(&window->kept);
 	window->nitems = 0;
 	window->nkilled = 0;
-	window->hot_attach_id = 0;
+	window->cached_attach_id = 0;
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
 	{
@@ -384,13 +388,13 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	if (ScanDirectionIsForward(dir))
 	{
 		window->index = 0;
-		window->more_right = more && window->hi.cut.kind != CB_CUT_MAX;
+		window->more_right = more && window->hi.bound.kind != CB_BOUND_MAX;
 	}
 	else
 	{
 		cb_window_reverse_items(window);
 		window->index = window->nitems - 1;
-		window->more_left = more && window->lo.cut.kind != CB_CUT_MIN;
+		window->more_left = more && window->lo.bound.kind != CB_BOUND_MIN;
 	}
 }
 
@@ -425,9 +429,10 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Reads the first window with items of a scan that starts at the cut.  The
- * scan holds no window.  Nothing beyond the starting cut can match.  leaf: one
- * whose lower bound is not right of the cut, if known; going forward only.
+ * Reads the first window with items of a scan that starts at the bound.  The
+ * scan holds no window.  Nothing beyond the starting bound can match.  leaf:
+ * one whose lower bound is not right of the bound, if known; going forward
+ * only.
  *
  * False: there is no match, and no valid window then.  No lock is held on
  * entry or on exit; the window's leaf stays pinned if VACUUM has to wait for
@@ -435,14 +440,14 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
  * windows.
  */
 bool
-cb_window_first(IndexScanDesc scan, const CbCut *cut, ScanDirection dir,
+cb_window_first(IndexScanDesc scan, const CbBound *bound, ScanDirection dir,
 				CbLeafHint leaf)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	if (so->cur == NULL)
 		so->cur = cb_window_init(so, &so->first);
-	cb_place_set_cut(so, &so->pos, cut);
+	cb_place_set_bound(so, &so->pos, bound);
 	so->pos.leaf = leaf;
 	so->pos.upper_serial = 0;
 	so->cur->more_left = so->cur->more_right = false;
@@ -477,7 +482,7 @@ cb_window_next(IndexScanDesc scan, ScanDirection dir)
 /* ---------- leaving a window ---------- */
 
 /*
- * Leaves the current window: sets its kill hints and gives up its pin.  A
+ * Leaves the current window: sets its LP_DEAD hints and gives up its pin.  A
  * window that holds the mark is set aside, without pin; so->cur is another one
  * then.  Nothing happens if there is no valid window.  Items of a window that
  * is not the mark are lost with the next one that is read.

@@ -12,7 +12,7 @@
 #include "executor/instrument.h"
 
 /* cb_place.c */
-extern void cb_place_set_cut(CbScanOpaque so, CbPlace *place, const CbCut *cut);
+extern void cb_place_set_bound(CbScanOpaque so, CbPlace *place, const CbBound *bound);
 extern void cb_place_set_tuple(CbScanOpaque so, CbPlace *place,
 							   IndexTuple tuple, bool after);
 extern void cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src);
@@ -38,11 +38,11 @@ extern bool cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir,
 								bool in_place);
 extern void cb_window_unlock_leaf(IndexScanDesc scan);
 
-/* cb_window_hot.c */
-extern bool cb_window_may_be_hot(IndexScanDesc scan);
-extern bool cb_window_find_hot(IndexScanDesc scan, CbHotTuple *tuple,
-							   BlockNumber *leaf);
-extern void cb_window_keep_hot(IndexScanDesc scan);
+/* cb_window_cached.c */
+extern bool cb_window_may_be_cached(IndexScanDesc scan);
+extern bool cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple,
+								  BlockNumber *leaf);
+extern void cb_window_keep_cached(IndexScanDesc scan);
 
 /* Pages that this backend has read from files. */
 static inline int64

@@ -3,8 +3,8 @@
  * cb_window_bucket.c
  *	  Buckets as an upper level of a scan's windows.
  *
- * The chunks of the bucket at the window's start are pinned while the window is
- * read; what it wants of their entries is copied into it.
+ * The chunks of the bucket at the window's start are pinned while the window
+ * is read; what it wants of their entries is copied into it.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@ cb_window_set_hash(CbScanOpaque so)
 	Datum		value;
 
 	view->has_hash = false;
-	if ((cb_desc_find(so->kd.rel) == NULL &&
+	if ((cb_set_find(so->kd.rel) == NULL &&
 		 cb_rel_cache(so->kd.rel)->range_root == 0) ||
 		so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
 		key->sk_strategy != BTEqualStrategyNumber ||
@@ -57,23 +57,23 @@ cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	cb_window_set_hash(so);
-	cb_bucket_view_open(&so->kd, &so->pos.cut, dir, &so->view);
+	cb_bucket_view_open(&so->kd, &so->pos.bound, dir, &so->view);
 	CB_TEST_POINT("scan-bucket-pinned");
 }
 
 /*
- * Adds each chunk's entries between the cuts.  They stay in the chunks, which
- * are pinned while the merge runs.  Comparison functions run.
+ * Adds each chunk's entries between the bounds.  They stay in the chunks,
+ * which are pinned while the merge runs.  Comparison functions run.
  */
 void
 cb_window_open_bucket(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 					  CbPlace *far)
 {
 	bool		forward = merge->step > 0;
-	const CbCut *lo = forward ? &near->cut : &far->cut;
-	const CbCut *hi = forward ? &far->cut : &near->cut;
+	const CbBound *lo = forward ? &near->bound : &far->bound;
+	const CbBound *hi = forward ? &far->bound : &near->bound;
 
-	cb_bucket_view_search(&so->kd, &so->view, &near->cut);
+	cb_bucket_view_search(&so->kd, &so->view, &near->bound);
 	for (int i = 0; i < so->view.nchunks; i++)
 	{
 		CbSource   *source = &merge->sources[merge->nsources];

@@ -4,8 +4,8 @@
  *	  The journal as an upper level of a scan's windows.
  *
  * It is read to where the buckets begin, or to its head where there are none:
- * once after a rescan, into runs that stay as they are.  A window's places in them
- * go with its cuts (CbPlace).
+ * once after a rescan, into runs that stay as they are.  A window's places in
+ * them go with its bounds (CbPlace).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,16 +18,18 @@
 
 /* ---------- places ---------- */
 
-/* The number of entries of [from, to) of the run left of the cut, plus from. */
+/*
+ * The number of entries of [from, to) of the run left of the bound, plus from.
+ */
 static int
-cb_window_search_run(CbScanOpaque so, const CbRun *run, const CbCut *cut,
+cb_window_search_run(CbScanOpaque so, const CbJournalRun *run, const CbBound *bound,
 					 int from, int to)
 {
 	while (from < to)
 	{
 		int			mid = from + (to - from) / 2;
 
-		if (cb_key_compare_cut(&so->kd, cut, run->entries[mid].itup) <= 0)
+		if (cb_key_compare_bound(&so->kd, bound, run->entries[mid].itup) <= 0)
 			from = mid + 1;
 		else
 			to = mid;
@@ -40,7 +42,7 @@ cb_window_search_run(CbScanOpaque so, const CbRun *run, const CbCut *cut,
  * side of dir: looks at ever larger steps from there first.
  */
 static int
-cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
+cb_window_search_run_near(CbScanOpaque so, const CbJournalRun *run, const CbBound *bound,
 						  int start, ScanDirection dir)
 {
 	int			from = start;
@@ -51,9 +53,9 @@ cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
 		for (int jump = 1; to < run->n; jump *= 2)
 		{
 			to = Min(run->n, from + jump);
-			if (cb_key_compare_cut(&so->kd, cut, run->entries[to - 1].itup) > 0)
+			if (cb_key_compare_bound(&so->kd, bound, run->entries[to - 1].itup) > 0)
 			{
-				to--;			/* known to be right of the cut */
+				to--;			/* known to be right of the bound */
 				break;
 			}
 			from = to;
@@ -64,15 +66,15 @@ cb_window_search_run_near(CbScanOpaque so, const CbRun *run, const CbCut *cut,
 		for (int jump = 1; from > 0; jump *= 2)
 		{
 			from = Max(0, to - jump);
-			if (cb_key_compare_cut(&so->kd, cut, run->entries[from].itup) <= 0)
+			if (cb_key_compare_bound(&so->kd, bound, run->entries[from].itup) <= 0)
 			{
-				from++;			/* known to be left of the cut */
+				from++;			/* known to be left of the bound */
 				break;
 			}
 			to = from;
 		}
 	}
-	return cb_window_search_run(so, run, cut, from, to);
+	return cb_window_search_run(so, run, bound, from, to);
 }
 
 /* ---------- copying ---------- */
@@ -128,11 +130,11 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 {
 	CbBucketView *view = &so->view;
 	CbUpper    *upper;
-	CbQuiet		now;
+	CbEmptyJournal now;
 
 	if (view->attach_id != 0 && view->swept)
 		return cb_window_acquire_none(so, snapshot, view->from);
-	if (cb_desc_is_quiet(so->kd.rel, &now))
+	if (cb_set_journal_is_empty(so->kd.rel, &now))
 		return cb_window_acquire_none(so, snapshot,
 									  cb_rel_cache(so->kd.rel)->journal_tail);
 	upper = cb_window_acquire_some(so, snapshot, view->attach_id != 0 ?
@@ -141,15 +143,15 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	/* give it buckets, and have what there is moved to the tree */
 	if (view->attach_id == 0 && upper->nruns > 0)
 	{
-		CbDesc	   *desc = cb_desc_attach(&so->kd, false);
+		CbBucketSet *set = cb_set_attach(&so->kd, false);
 
-		if (desc != NULL)
-			cb_flush_request_before(desc);
+		if (set != NULL)
+			cb_flush_request_before(set);
 	}
 
 	/* of an index with buckets it was not read to its head */
 	if (view->attach_id == 0 && upper->nruns == 0)
-		cb_desc_note_quiet(so->kd.rel, &now);
+		cb_set_note_empty_journal(so->kd.rel, &now);
 	return upper;
 }
 
@@ -208,9 +210,9 @@ cb_window_place_pos(CbScanOpaque so)
 		return;
 	for (int i = 0; i < so->upper->nruns; i++)
 	{
-		CbRun	   *run = so->upper->runs[i];
+		CbJournalRun *run = so->upper->runs[i];
 
-		pos->run_index[i] = cb_window_search_run(so, run, &pos->cut, 0, run->n);
+		pos->run_index[i] = cb_window_search_run(so, run, &pos->bound, 0, run->n);
 	}
 	pos->upper_serial = so->upper_serial;
 }
@@ -228,7 +230,7 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Adds each run's entries between the cuts; sets far's place in each run.
+ * Adds each run's entries between the bounds; sets far's place in each run.
  * near's places are known.  Comparison functions run; takes no lock.
  */
 void
@@ -241,9 +243,9 @@ cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	far->upper_serial = so->upper_serial;
 	for (int i = 0; i < upper->nruns; i++)
 	{
-		CbRun	   *run = upper->runs[i];
+		CbJournalRun *run = upper->runs[i];
 		int			start = near->run_index[i];
-		int			end = cb_window_search_run_near(so, run, &far->cut, start,
+		int			end = cb_window_search_run_near(so, run, &far->bound, start,
 													dir);
 		CbSource   *source;
 

@@ -3,9 +3,9 @@
  * cb_window_leaf.c
  *	  The leaf of a scan's window, which ends where the leaf does.
  *
- * The leaf is found for the window's start, by its block if that is known.  It is
- * copied under its share lock, or left locked to be read in place, and its pin is
- * kept where VACUUM has to wait for the scan (I8).
+ * The leaf is found for the window's start, by its block if that is known.  It
+ * is copied under its share lock, or left locked to be read in place, and its
+ * pin is kept where VACUUM has to wait for the scan (I8).
  *
  *-------------------------------------------------------------------------
  */
@@ -32,46 +32,49 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 		Page		page = BufferGetPage(buf);
 
 		if (CbPageIsRightmost(page) ||
-			cb_key_compare_cut(&so->kd, &so->pos.cut,
-							   CbPageGetHighKey(page)) > 0)
+			cb_key_compare_bound(&so->kd, &so->pos.bound,
+								 CbPageGetHighKey(page)) > 0)
 			return buf;
 		UnlockReleaseBuffer(buf);
 	}
-	return cb_tree_descend(&so->kd, &so->pos.cut, dir, scan->xs_snapshot,
+	return cb_tree_descend(&so->kd, &so->pos.bound, dir, scan->xs_snapshot,
 						   &so->descent);
 }
 
-/* Is the leaf's lower bound not right of the cut, as far as the window tells? */
+/*
+ * Is the leaf's lower bound not right of the bound, as far as the window
+ * tells?
+ */
 static bool
-cb_window_begins_before(CbScanOpaque so, const CbCut *cut)
+cb_window_begins_before(CbScanOpaque so, const CbBound *bound)
 {
 	CbWindow   *window = so->cur;
 
-	if (window->has_low && cut->is_number)
-		return DatumGetInt64(cut->keys[0].sk_argument) >= window->low;
+	if (window->has_low && bound->is_number)
+		return DatumGetInt64(bound->keys[0].sk_argument) >= window->low;
 	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&
-		cb_key_compare_cut(&so->kd, cut, window->items[0].itup) <= 0;
+		cb_key_compare_bound(&so->kd, bound, window->items[0].itup) <= 0;
 }
 
 /*
- * Has the cut, of keys, its place in the leaf last read, as far as the window
- * tells?  The leaf's lower bound is not right of the number that the scan
- * looked for in it, nor of what it found.  No lock is needed; comparison
+ * Has the bound, of keys, its place in the leaf last read, as far as the
+ * window tells?  The leaf's lower bound is not right of the number that the
+ * scan looked for in it, nor of what it found.  No lock is needed; comparison
  * functions run.
  */
 bool
-cb_window_covers(CbScanOpaque so, const CbCut *cut)
+cb_window_covers(CbScanOpaque so, const CbBound *bound)
 {
 	CbWindow   *window = so->cur;
-	const CbCut *end;
+	const CbBound *end;
 
 	if (window == NULL || (!window->has_low && window->nitems == 0))
 		return false;
-	end = &window->hi.cut;
-	return (end->kind == CB_CUT_MAX ||
-			(end->kind == CB_CUT_TUPLE &&
-			 cb_key_compare_cut(&so->kd, cut, end->tuple) > 0)) &&
-		cb_window_begins_before(so, cut);
+	end = &window->hi.bound;
+	return (end->kind == CB_BOUND_MAX ||
+			(end->kind == CB_BOUND_TUPLE &&
+			 cb_key_compare_bound(&so->kd, bound, end->tuple) > 0)) &&
+		cb_window_begins_before(so, bound);
 }
 
 /* Copies a page without its hole. */
@@ -143,7 +146,10 @@ cb_window_open_leaf(Relation rel, CbWindow *window)
 		cb_report_corrupt(rel, window->leaf.blkno, "The page is not a valid leaf.");
 }
 
-/* Ends the window at a bound, if that is nearer than far; returns whether it is. */
+/*
+ * Ends the window at a bound, if that is nearer than far; returns whether it
+ * is.
+ */
 static bool
 cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
 {
@@ -151,7 +157,7 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
 
 	if (bound == NULL)
 		return false;
-	cmp = cb_key_compare_cut(&so->kd, &far->cut, bound);
+	cmp = cb_key_compare_bound(&so->kd, &far->bound, bound);
 	if (forward ? cmp >= 0 : cmp <= 0)
 		return false;
 	cb_place_set_tuple(so, far, bound, false);
@@ -159,10 +165,10 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
 }
 
 /*
- * Ends the window where the bucket's range ends, or the range buffer's, if that
- * is nearer than the leaf's bound; returns whether it is.  These were bounds of
- * leaves once, so they seldom are: where a leaf has taken over its left
- * neighbour's range, or a part of it.
+ * Ends the window where the bucket's range ends, or the range buffer's, if
+ * that is nearer than the leaf's bound; returns whether it is.  These were
+ * bounds of leaves once, so they seldom are: where a leaf has taken over its
+ * left neighbour's range, or a part of it.
  */
 static bool
 cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
@@ -176,9 +182,9 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 	return clipped;
 }
 
-/* Sets the window's cuts: from so->pos to the leaf's bound. */
+/* Sets the window's bounds: from so->pos to the leaf's bound. */
 static void
-cb_window_set_cuts(CbScanOpaque so, bool forward)
+cb_window_set_bounds(CbScanOpaque so, bool forward)
 {
 	CbWindow   *window = so->cur;
 	Page		page = window->page;
@@ -186,18 +192,18 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 	IndexTuple	bound;
 
 	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
-	window->has_low = forward && so->pos.cut.kind == CB_CUT_KEYS &&
-		so->pos.cut.is_number && so->pos.cut.nkeys == 1 && !so->pos.cut.after;
+	window->has_low = forward && so->pos.bound.kind == CB_BOUND_KEYS &&
+		so->pos.bound.is_number && so->pos.bound.nkeys == 1 && !so->pos.bound.after;
 	if (window->has_low)
-		window->low = DatumGetInt64(so->pos.cut.keys[0].sk_argument);
+		window->low = DatumGetInt64(so->pos.bound.keys[0].sk_argument);
 	bound = forward ?
 		(CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page)) :
 		so->descent.low;
 	if (bound == NULL)
-		far->cut.kind = forward ? CB_CUT_MAX : CB_CUT_MIN;
+		far->bound.kind = forward ? CB_BOUND_MAX : CB_BOUND_MIN;
 	else
 	{
-		int			cmp = cb_key_compare_cut(&so->kd, &so->pos.cut, bound);
+		int			cmp = cb_key_compare_bound(&so->kd, &so->pos.bound, bound);
 
 		if (forward ? cmp <= 0 : cmp >= 0)
 			cb_report_corrupt(so->kd.rel, window->leaf.blkno,
@@ -210,11 +216,11 @@ cb_window_set_cuts(CbScanOpaque so, bool forward)
 }
 
 /*
- * Reads the leaf beyond so->pos and sets the window's cuts from it.  in_place:
- * it is left pinned and share-locked, and is not copied; else it is copied,
- * and kept pinned if it has to stay so.  Returns whether a page was read from
- * the index's file.  Comparison functions run, in place under the leaf's lock.
- * A damaged page raises an error.
+ * Reads the leaf beyond so->pos and sets the window's bounds from it.
+ * in_place: it is left pinned and share-locked, and is not copied; else it is
+ * copied, and kept pinned if it has to stay so.  Returns whether a page was
+ * read from the index's file.  Comparison functions run, in place under the
+ * leaf's lock.  A damaged page raises an error.
  */
 bool
 cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
@@ -245,6 +251,6 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 	if (!window->copied)
 		cb_window_open_leaf(scan->indexRelation, window);
 	window->copied = !in_place;
-	cb_window_set_cuts(so, forward);
+	cb_window_set_bounds(so, forward);
 	return missed;
 }

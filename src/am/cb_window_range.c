@@ -7,10 +7,10 @@
  * the leaf: the runs that it lists are read later, as nobody gives up their
  * pages while a snapshot from before their retirement is held (cb_range.h).
  *
- * In recovery they may be given up all the same.  A scan that began there finds
- * out when it comes to such a page, and reads the window again from its start: the
- * range page does not list the run any more, and the leaf, which is read after it,
- * has the run's entries.
+ * In recovery they may be given up all the same.  A scan that began there
+ * finds out when it comes to such a page, and reads the window again from its
+ * start: the range page does not list the run any more, and the leaf, which is
+ * read after it, has the run's entries.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +18,12 @@
 
 #include "am/cb_window.h"
 #include "flush/cb_flush.h"
-#include "flush/cb_pace.h"
+#include "flush/cb_throttle.h"
 #include "utils/memutils.h"
 
 /*
- * The router's block; 0: there are no entries in range buffers that the scan
- * does not find elsewhere.
+ * The range root's block; 0: there are no entries in range buffers that the
+ * scan does not find elsewhere.
  *
  * With buckets, the window's view tells whether there are any.  Without, the
  * metapage did when the journal's tail was read: what lies above that tail is
@@ -92,8 +92,8 @@ cb_window_lost_run(CbScanOpaque so)
 }
 
 /*
- * The range page last read, if the scan's place is in its range, as far as is known;
- * beyond that the router knows better than the right links.
+ * The range page last read, if the scan's place is in its range, as far as is
+ * known; beyond that the range root knows better than the right links.
  */
 static BlockNumber
 cb_window_range_hint(CbScanOpaque so, ScanDirection dir)
@@ -101,7 +101,7 @@ cb_window_range_hint(CbScanOpaque so, ScanDirection dir)
 	const CbRangeState *state = &so->ranges->state;
 
 	if (so->ranges->known &&
-		cb_range_covers(&so->kd, &so->pos.cut, dir, state->low, state->high))
+		cb_range_covers(&so->kd, &so->pos.bound, dir, state->low, state->high))
 		return state->blkno;
 	return InvalidBlockNumber;
 }
@@ -168,7 +168,10 @@ cb_window_may_have_seen(IndexScanDesc scan)
 		RelationNeedsWAL(so->kd.rel);
 }
 
-/* Reads the range page of the scan's place, by way of the router or a hint. */
+/*
+ * Reads the range page of the scan's place, by way of the range root or a
+ * hint.
+ */
 static void
 cb_window_find_range(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 {
@@ -177,7 +180,7 @@ cb_window_find_range(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 
 	if (so->ranges == NULL)
 		so->ranges = cb_window_make_ranges(so);
-	buf = cb_range_find(&so->kd, root, &so->pos.cut, dir, BUFFER_LOCK_SHARE,
+	buf = cb_range_find(&so->kd, root, &so->pos.bound, dir, BUFFER_LOCK_SHARE,
 						cb_window_range_hint(so, dir), scan->xs_snapshot);
 	cb_window_read_range(scan, buf);
 	UnlockReleaseBuffer(buf);
@@ -187,8 +190,9 @@ cb_window_find_range(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 }
 
 /*
- * Is the place in a range of which it is known that it has no runs, or that they
- * lack the hash that the scan looks for?  If not, the range page has been read.
+ * Is the place in a range of which it is known that it has no runs, or that
+ * they lack the hash that the scan looks for?  If not, the range page has been
+ * read.
  */
 static bool
 cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
@@ -200,7 +204,7 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 		.attach_id = view->attach_id,
 		.spills = view->spills
 	};
-	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, &now, &so->pos.cut,
+	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, &now, &so->pos.bound,
 												  dir, view->has_hash ?
 												  &view->hash : NULL,
 												  scan->xs_snapshot,
@@ -210,7 +214,7 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 	if (seen != NULL)
 	{
 		if (so->starting && seen->npages > 0)
-			cb_pace_note_scan();
+			cb_throttle_note_scan();
 		return true;
 	}
 	cb_window_find_range(scan, root, dir);
@@ -241,7 +245,7 @@ cb_window_choose_runs(IndexScanDesc scan)
 
 	/* a scan that goes on reads each page of a run once, for many windows */
 	if (so->starting && ranges->state.nruns > 0)
-		cb_pace_note_scan();
+		cb_throttle_note_scan();
 	if (so->starting && ranges->nwanted > 0)
 		cb_flush_note_run_reads(&so->view, ranges->state.blkno,
 								ranges->nwanted, ranges->state.nentries);
@@ -279,7 +283,7 @@ cb_window_copy_range(IndexScanDesc scan, ScanDirection dir)
  * on, and of as many as may be asked for at a time; returns which is the next.
  */
 static int
-cb_window_prefetch_runs(CbScanOpaque so, int first, const CbCut *cut,
+cb_window_prefetch_runs(CbScanOpaque so, int first, const CbBound *bound,
 						ScanDirection dir)
 {
 	CbScanRanges *ranges = so->ranges;
@@ -289,13 +293,13 @@ cb_window_prefetch_runs(CbScanOpaque so, int first, const CbCut *cut,
 
 	for (int i = first; i < next; i++)
 		cursors[i - first] = ranges->cursors[ranges->wanted[i]];
-	cb_run_prefetch(&so->kd, cursors, next - first, cut, dir);
+	cb_run_prefetch(&so->kd, cursors, next - first, bound, dir);
 	return next;
 }
 
 /*
- * Adds the runs that may have entries beyond the near cut.  When one is not in
- * memory the others are asked for.  Reads pages of runs; none stays locked.
+ * Adds the runs that may have entries beyond the near bound.  When one is not
+ * in memory the others are asked for.  Reads pages of runs; none stays locked.
  * In recovery a run may be found to be given up: see cb_window_lost_run().
  */
 void
@@ -314,10 +318,10 @@ cb_window_open_range(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 
 		source->kind = CB_SOURCE_SPILLED;
 		source->cursor = cursor;
-		source->cur = cb_run_seek(&so->kd, cursor, &near->cut, dir);
+		source->cur = cb_run_seek(&so->kd, cursor, &near->bound, dir);
 		source->end = merge->step > 0 ? cursor->nentries : -1;
 		if (i >= asked && cb_window_count_reads() > nread)
-			asked = cb_window_prefetch_runs(so, i + 1, &near->cut, dir);
+			asked = cb_window_prefetch_runs(so, i + 1, &near->bound, dir);
 		if (so->ahead.on)
 			cb_run_prefetch_next(&so->kd, cursor, &so->ahead.list->end, dir);
 	}

@@ -23,7 +23,7 @@ extern int	cb_max_workers;		/* background workers that flush */
 extern int	cb_max_delay;		/* ms until a bucket's entries are flushed */
 extern double cb_scan_delay;	/* ms that a worker pauses for a scan */
 
-extern int	cb_hot_size;		/* kB; -1: by the pool, 0: none */
+extern int	cb_entry_cache_size;	/* kB; -1: by the pool, 0: none */
 extern int	cb_heat_size;		/* kB; -1: by shared_buffers, 0: no heat */
 extern int	cb_heat_epoch;		/* s */
 extern char *cb_cold_threshold;
@@ -68,7 +68,8 @@ typedef struct CbOptions
 	bool		deduplicate_items;
 	CbBuffered	buffered;		/* to be asked by cb_is_buffered() */
 	bool		pack_leaves;	/* to be asked by cb_packs_leaves() */
-	int			cold_threshold;	/* offset of the string; 0: as the setting says */
+	int			cold_threshold; /* offset of the string; 0: as the setting
+								 * says */
 	int			spill_threshold;	/* the same */
 } CbOptions;
 
@@ -113,10 +114,11 @@ typedef enum CbCounter
 	CB_STAT_JOURNAL_READS,		/* journal pages read into private copies */
 	CB_STAT_SPLITS,
 	CB_STAT_DROPPED,			/* dead entries dropped by applies */
-	CB_STAT_COOLED,				/* leaves freed by packing cold ranges */
+	CB_STAT_COMPACTED,			/* leaves freed by packing cold ranges */
 	CB_STAT_SPILLED,			/* entries flushed to range buffers */
 	CB_STAT_VACUUM_SKIPPED,		/* packed leaves that VACUUM need not decode */
-	CB_STAT_HOT_READS,			/* look-ups that took a hot entry, not a leaf */
+	CB_STAT_CACHED_READS,		/* look-ups that took a cached entry, not a
+								 * leaf */
 	CB_NUM_COUNTERS
 } CbCounter;
 
@@ -138,7 +140,7 @@ extern void cb_stat_reset(void);	/* of this database */
  */
 #ifdef CB_TESTPOINTS
 extern bool cb_test_buckets;	/* setting of tests: may this backend attach? */
-extern int	cb_test_tail;		/* the same: plain entries a leaf, at most */
+extern int	cb_test_delta;		/* the same: plain entries a leaf, at most */
 extern int	cb_test_max_buckets;	/* the same: of an index, at most */
 extern int	cb_test_share;		/* the same: to begin with; 0: a fair share */
 extern bool cb_test_join;		/* the same: join buckets that are flushed? */

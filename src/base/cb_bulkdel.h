@@ -4,9 +4,9 @@
  *	  How many bulk deletes an index has had.
  *
  * The server gives a TID away only after a bulk delete of each index of the
- * table, which takes its entries out.  Before that, all levels above the tree are
- * emptied into it.  So the TID of an entry that was in one of those still stands
- * for the same row if no bulk delete has been counted since.
+ * table, which takes its entries out.  Before that, all levels above the tree
+ * are emptied into it.  So the TID of an entry that was in one of those still
+ * stands for the same row if no bulk delete has been counted since.
  *
  * Counted in shared memory, in slots that indexes may share: then one is taken
  * for the other's, which does no harm.  Redo of their records counts nothing.

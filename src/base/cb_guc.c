@@ -15,7 +15,7 @@ int			cb_stage_total_size = 4096;
 int			cb_pool_size = -1;
 int			cb_max_workers = 2;
 int			cb_max_delay = 60000;
-int			cb_hot_size = -1;
+int			cb_entry_cache_size = -1;
 int			cb_heat_size = -1;
 int			cb_heat_epoch = 60;
 char	   *cb_cold_threshold;
@@ -108,13 +108,20 @@ cb_guc_spill_threshold(Relation index)
 }
 
 /*
- * Those that shape shared memory.  In a backend that loads the library by
- * itself they mean nothing, and can no longer be defined as what they are.
+ * The context of settings that shape shared memory.  In a backend that loads the
+ * library by itself they mean nothing, and can no longer be defined as what they
+ * are.
  */
+static GucContext
+cb_guc_startup_context(void)
+{
+	return cb_preloaded ? PGC_POSTMASTER : PGC_SIGHUP;
+}
+
 static void
 cb_guc_define_startup(void)
 {
-	GucContext	context = cb_preloaded ? PGC_POSTMASTER : PGC_SIGHUP;
+	GucContext	context = cb_guc_startup_context();
 
 	DefineCustomIntVariable("cache_batch.pool_size",
 							"Shared memory for cache-buckets, of all indexes together.",
@@ -129,20 +136,6 @@ cb_guc_define_startup(void)
 							&cb_max_workers,
 							2, 0, 64,
 							context, 0, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("cache_batch.hot_size",
-							"Shared memory for entries that look-ups have found, of all indexes together.",
-							"-1: half of pool_size.  0: none are kept.",
-							&cb_hot_size,
-							-1, -1, 16 * 1024 * 1024,
-							context, GUC_UNIT_KB, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("cache_batch.heat_size",
-							"Shared memory for the times of the latest accesses to leaves, of all indexes together.",
-							"4 bytes a leaf.  -1: a 128th of shared_buffers.  0: none are kept.",
-							&cb_heat_size,
-							-1, -1, 16 * 1024 * 1024,
-							context, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
 /* Those for indexes that are larger than memory. */
@@ -157,13 +150,6 @@ cb_guc_define_sizes(void)
 							   PGC_SIGHUP, 0,
 							   cb_guc_check_threshold, NULL, NULL);
 
-	DefineCustomIntVariable("cache_batch.cold_rate",
-							"Leaves of an index that workers look at in a second, to pack cold ones.",
-							NULL,
-							&cb_cold_rate,
-							200, 1, 1000000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-
 	DefineCustomStringVariable("cache_batch.spill_threshold",
 							   "Size of an index beyond which flushed buckets may become range buffers.",
 							   "A size, or a percentage of shared_buffers.  off: they go to the leaves.",
@@ -172,19 +158,71 @@ cb_guc_define_sizes(void)
 							   PGC_SIGHUP, 0,
 							   cb_guc_check_threshold, NULL, NULL);
 
-	DefineCustomIntVariable("cache_batch.spill_target",
-							"Entries that a range buffer collects for each leaf before they are applied.",
-							NULL,
-							&cb_spill_target,
-							64, 1, 1000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-
 	DefineCustomRealVariable("cache_batch.scan_delay",
 							 "Time that workers pause for each scan of an index with range buffers that began while one of them flushed.",
 							 "They pause at most five times as long as that one has worked.  0: not at all.",
 							 &cb_scan_delay,
 							 5, 0, 1000,
 							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+}
+
+/*
+ * Developer options: for measurements and tests.  Their defaults follow from the
+ * other settings, or from what was measured.
+ */
+static void
+cb_guc_define_developer(void)
+{
+	GucContext	startup = cb_guc_startup_context();
+
+	DefineCustomIntVariable("cache_batch.entry_cache_size",
+							"Shared memory for entries that look-ups have found, of all indexes together.",
+							"-1: half of pool_size.  0: none are kept.",
+							&cb_entry_cache_size,
+							-1, -1, 16 * 1024 * 1024,
+							startup, GUC_NOT_IN_SAMPLE | GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.heat_size",
+							"Shared memory for the times of the latest accesses to leaves, of all indexes together.",
+							"4 bytes a leaf.  -1: a 128th of shared_buffers.  0: none are kept.",
+							&cb_heat_size,
+							-1, -1, 16 * 1024 * 1024,
+							startup, GUC_NOT_IN_SAMPLE | GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.heat_epoch",
+							"Unit in which the age of the latest accesses to leaves is counted.",
+							"Accesses more than 32767 of them ago are forgotten.",
+							&cb_heat_epoch,
+							60, 1, 24 * 3600,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE | GUC_UNIT_S, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.cold_rate",
+							"Leaves of an index that workers look at in a second, to pack cold ones.",
+							NULL,
+							&cb_cold_rate,
+							200, 1, 1000000,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.spill_target",
+							"Entries that a range buffer collects for each leaf before they are applied.",
+							NULL,
+							&cb_spill_target,
+							64, 1, 1000,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.stage_size",
+							"Memory for the entries that one statement collects for one index.",
+							"When it is used up, the entries are published before the statement's end.",
+							&cb_stage_size,
+							64, 8, 1024,
+							PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("cache_batch.stage_total_size",
+							"Memory for the entries that one statement collects for all indexes.",
+							"When it is used up, the largest collections are published.",
+							&cb_stage_total_size,
+							4096, 64, 1024 * 1024,
+							PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
 /* Defines every setting and reserves the prefix; once, at load. */
@@ -198,20 +236,6 @@ cb_guc_define(void)
 							4096, 64, 1024 * 1024,
 							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("cache_batch.stage_size",
-							"Memory for the entries that one statement collects for one index.",
-							"When it is used up, the entries are published before the statement's end.",
-							&cb_stage_size,
-							64, 8, 1024,
-							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("cache_batch.stage_total_size",
-							"Memory for the entries that one statement collects for all indexes.",
-							"When it is used up, the largest collections are published.",
-							&cb_stage_total_size,
-							4096, 64, 1024 * 1024,
-							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
-
 	DefineCustomIntVariable("cache_batch.max_delay",
 							"Time after which workers flush buckets that do not fill up.",
 							"It is looked at twice in this time, so up to half as much again may pass.",
@@ -219,15 +243,9 @@ cb_guc_define(void)
 							60000, 100, 3600 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("cache_batch.heat_epoch",
-							"Unit in which the age of the latest accesses to leaves is counted.",
-							"Accesses more than 32767 of them ago are forgotten.",
-							&cb_heat_epoch,
-							60, 1, 24 * 3600,
-							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
-
 	cb_guc_define_sizes();
 	cb_guc_define_startup();
+	cb_guc_define_developer();
 
 #ifdef CB_TESTPOINTS
 	cb_testpoint_define_guc();

@@ -5,12 +5,13 @@
  *
  * Who reads a leaf for a scan, or puts entries into one, says so with
  * cb_heat_note().  VACUUM, verification and inspection do not.  Of a backend's
- * notes one in CB_HEAT_READ_SAMPLE or CB_HEAT_WRITE_SAMPLE goes to the table in
- * shared memory; the distance to the next is random, so that a pattern in what
- * a backend does cannot hide a leaf, and less than twice that.  So a leaf that
- * is visited so often in each epoch has the right age.  Others can look colder
- * than they are, for want of a sample, and warmer, as they share a slot: of a
- * range, how many of its leaves are young tells more than the age of one.
+ * notes one in CB_HEAT_READ_SAMPLE or CB_HEAT_WRITE_SAMPLE goes to the table
+ * in shared memory; the distance to the next is random, so that a pattern in
+ * what a backend does cannot hide a leaf, and less than twice that.  So a leaf
+ * that is visited so often in each epoch has the right age.  Others can look
+ * colder than they are, for want of a sample, and warmer, as they share a
+ * slot: of a range, how many of its leaves are young tells more than the age
+ * of one.
  *
  * An epoch is cache_batch.heat_epoch long.  The clock moves on when somebody
  * samples or looks and finds that it is due; so it stands still, to be moved
@@ -33,7 +34,9 @@
 #include "storage/block.h"
 #include "utils/rel.h"
 
-/* powers of 2; a sample takes half a microsecond, a read of a leaf one or two */
+/*
+ * powers of 2; a sample takes half a microsecond, a read of a leaf one or two
+ */
 #define CB_HEAT_READ_SAMPLE		64
 #define CB_HEAT_WRITE_SAMPLE	8
 

@@ -5,19 +5,20 @@
  *
  * cache_batch.test_points lists them: name=action[,name=action...], with
  *	  error[:N]		raise an error, each time or at the Nth hit only
- *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit, when
- *					the WAL that it has made is on disk, as others could have
- *					brought it there
- *	  cancel[:N]	ask the backend to cancel its query, as pg_cancel_backend() does
- *	  stop			stop the process with SIGSTOP, with all that it holds
+ *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit,
+ *					when the WAL that it has made is on disk, as others could
+ *					have brought it there
+ *	  cancel[:N]	ask the backend to cancel its query, as pg_cancel_backend()
+ *	  does stop			stop the process with SIGSTOP, with all that it holds
  *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
- *	  call			SELECT cache_batch_test_point(name), a function of the test's own
- *	  count			count only
+ *	  call			SELECT cache_batch_test_point(name), a function of the
+ *	  test's own count			count only
  * cache_batch.test_point_hits shows how often each listed point was reached by
  * this backend since the list was set.
  *
- * "error", "wait" and "call" are ignored where an error could not be raised safely:
- * in a critical section, with an LWLock held, or outside a transaction.
+ * "error", "wait" and "call" are ignored where an error could not be raised
+ * safely:  in a critical section, with an LWLock held, or outside a
+ * transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,7 +68,7 @@ typedef struct CbTestPoints
 } CbTestPoints;
 
 bool		cb_test_buckets = true;
-int			cb_test_tail = -1;
+int			cb_test_delta = -1;
 int			cb_test_max_buckets = 0;
 int			cb_test_share = 0;
 bool		cb_test_join = false;
@@ -218,10 +219,10 @@ cb_testpoint_define_guc(void)
 							 &cb_test_buckets,
 							 true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("cache_batch.test_tail",
+	DefineCustomIntVariable("cache_batch.test_delta",
 							"Plain entries that a leaf takes before it is packed; every other split leaves plain leaves.",
 							"-1: as many as there is room for.",
-							&cb_test_tail,
+							&cb_test_delta,
 							-1, -1, 1000,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_max_buckets",

@@ -9,9 +9,9 @@
  * not granted if it conflicts with one that somebody waits for.
  *
  * The table's lock that a flush holds to ask for dead rows is AccessShareLock,
- * and RowShareLock is what is asked for.  It conflicts with ExclusiveLock, too,
- * which others may hold beside ours; then the flush has not asked for the
- * table's lock in the first place (tree/cb_churn.c).
+ * and RowShareLock is what is asked for.  It conflicts with ExclusiveLock,
+ * too, which others may hold beside ours; then the flush has not asked for the
+ * table's lock in the first place (tree/cb_dead.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -3,11 +3,11 @@
  * cb_waiter.h
  *	  Does somebody wait for a lock that this process holds?
  *
- * A worker says which locks of relations it holds, and looks between two leaves
- * whether another process waits for one of them, or for the end of its
+ * A worker says which locks of relations it holds, and looks between two
+ * leaves whether another process waits for one of them, or for the end of its
  * transaction, as CREATE INDEX CONCURRENTLY does.  If so, it ends what it does
- * at the next place where that can be gone on with.  Other processes say nothing,
- * and so never find that somebody waits.
+ * at the next place where that can be gone on with.  Other processes say
+ * nothing, and so never find that somebody waits.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,15 +4,15 @@
  *	  Cache-buckets: the readable copy of recent journal entries.
  *
  * One pool of chunks in main shared memory serves all indexes of all
- * databases.  An index that takes part has a descriptor with an ordered list
+ * databases.  An index that takes part has a bucket set with an ordered list
  * of buckets, each for a range of keys; a bucket lists the chunks that may
  * hold entries of its range.  Everything here is disposable: whatever a
  * bucket holds is in the journal until it is in the tree.
  *
  * Invariants:
- *	a) While a descriptor is attached, its buckets hold exactly the entries
- *	   that lie in the journal at or above "from" and are in no lower level yet;
- *	   flushed ones leave only after the tree, or a run, has them.
+ *	a) While a bucket set is attached, its buckets hold exactly the entries
+ *	   that lie in the journal at or above "from" and are in no lower level
+ *	   yet; flushed ones leave only after the tree, or a run, has them.
  *	b) A chunk belongs to one attachment.  It is in the list of each bucket
  *	   whose range it may overlap, from its first entry to its retirement; it
  *	   never changes its entries or moves.
@@ -24,18 +24,18 @@
  *	d) A chunk is freed when its last holder (lists, pins, owner) lets go.
  *
  * Locks, in this order:
- *	table lock		the hash table of descriptors
- *	desc->publish	head; which chunks take entries; where the cooler is.  Always
- *					EXCL, and taken before the lane
- *	desc->lock		state, key, attach_id, from, the list of buckets, their
- *					ranges.  They are changed under desc->publish and this one,
+ *	table lock		the hash table of bucket sets
+ *	set->publish	head; which chunks take entries; where the compactor is.
+ *					Always EXCL, and taken before the append lock
+ *	set->lock		state, key, attach_id, from, the list of buckets, their
+ *					ranges.  They are changed under set->publish and this one,
  *					EXCL, so holding either keeps them.  EXCL: nobody reads,
  *					seals or unlinks
  *	bucket->lock	the bucket's list of chunks, and their sorted order
  * No comparison, allocation, I/O or error under any of them, except that the
- * journal is appended to (in a critical section) under desc->publish.  Under
- * desc->lock, shared, nothing is waited for but bucket->lock, and nothing under
- * that: so whoever wants it EXCL gets it soon (cb_desc_share()).
+ * journal is appended to (in a critical section) under set->publish.  Under
+ * set->lock, shared, nothing is waited for but bucket->lock, and nothing under
+ * that: so whoever wants it EXCL gets it soon (cb_set_share()).
  *
  *-------------------------------------------------------------------------
  */
@@ -54,22 +54,23 @@
 #define CB_BUCKET_MAX_CHUNKS	16
 #define CB_BUCKET_FULL_CHUNKS	8	/* asks to be flushed */
 #define CB_BUCKET_FENCE_SIZE	96	/* larger separators are not used */
-#define CB_DESC_MAX_BUCKETS		512
+#define CB_SET_MAX_BUCKETS		512
 #define CB_ERROR_LENGTH			256
 #define CB_NONE					UINT32_MAX
 
 typedef struct CbPoolChunk
 {
 	CbChunk		chunk;			/* first */
-	CbPos		minpos;			/* of the first entry; set with bucket->lock EXCL,
-								 * raised with desc->lock EXCL by its owner */
+	CbPos		minpos;			/* of the first entry; set with bucket->lock
+								 * EXCL, raised with set->lock EXCL by its
+								 * owner */
 	uint32		number;
 	uint32		bucket;			/* that it was opened for, or that was joined
 								 * with; lists it while nobody owns it */
-	uint32		nlists;			/* desc->lock EXCL, or its owner's */
+	uint32		nlists;			/* set->lock EXCL, or its owner's */
 	uint32		moved;			/* the owner's: entries of it that are not
-								 * right of this one, counted from 1, have left
-								 * for the tree or a run; 0: none */
+								 * right of this one, counted from 1, have
+								 * left for the tree or a run; 0: none */
 	cb_atomic32 passed;			/* unsorted entries that readers went through
 								 * since they were last sorted; a hint */
 } CbPoolChunk;
@@ -89,7 +90,7 @@ typedef struct CbBucket
 {
 	LWLock		lock;
 	uint32		number;
-	uint32		desc;			/* CB_NONE: free; desc->lock EXCL */
+	uint32		set;			/* CB_NONE: free; set->lock EXCL */
 	uint32		nchunks;
 	uint32		chunks[CB_BUCKET_MAX_CHUNKS];	/* the last one may be active */
 	TimestampTz since;			/* when the oldest chunk was opened */
@@ -109,8 +110,8 @@ typedef struct CbBucket
 } CbBucket;
 
 /*
- * How far a sweep came that gave way: of the entries below upto, those that are
- * not right of the one at this position are in the tree.
+ * How far a sweep came that gave way: of the entries below upto, those that
+ * are not right of the one at this position are in the tree.
  */
 typedef struct CbSweepPlace
 {
@@ -118,14 +119,14 @@ typedef struct CbSweepPlace
 	CbPos		at;
 } CbSweepPlace;
 
-typedef enum CbDescState
+typedef enum CbBucketSetState
 {
-	CB_DESC_FREE,
-	CB_DESC_EMPTY,				/* has no buckets: not attached */
-	CB_DESC_ATTACHED
-} CbDescState;
+	CB_SET_FREE,
+	CB_SET_EMPTY,				/* has no buckets: not attached */
+	CB_SET_ATTACHED
+} CbBucketSetState;
 
-typedef struct CbDesc
+typedef struct CbBucketSet
 {
 	LWLock		lock;
 	LWLock		publish;
@@ -133,15 +134,15 @@ typedef struct CbDesc
 	cb_atomic32 wanted;			/* it is */
 	ConditionVariable cv;		/* broadcast when an owner lets go */
 	uint32		number;
-	CbDescState state;
+	CbBucketSetState state;
 	RelFileNode key;
 	uint8		build_id[CB_BUILD_ID_LEN];
 	Oid			indexoid;
 	uint64		attach_id;		/* never used twice; 0: not attached */
 	CbPos		from;
 	CbPos		head;			/* publish lock */
-	cb_atomic64 again;			/* behind what was last appended again; publish
-								 * lock */
+	cb_atomic64 again;			/* behind what was last appended again;
+								 * publish lock */
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
 	cb_atomic64 journal_limit;	/* bytes; past it the oldest buckets are due */
 	TimestampTz attached_at;
@@ -152,27 +153,28 @@ typedef struct CbDesc
 	CbSweepPlace sweep_place;	/* where to go on with a sweep */
 
 	/*
-	 * Counts what writes runs, from 1 if there may be any when it is attached; 0:
-	 * no entries are in range buffers.  Raised before they leave their chunks;
-	 * never falls for as long as the descriptor is this index's.
+	 * Counts what writes runs, from 1 if there may be any when it is
+	 * attached; 0: no entries are in range buffers.  Raised before they leave
+	 * their chunks; never falls for as long as the bucket set is this
+	 * index's.
 	 */
 	cb_atomic64 spills;
 
 	CbFailing	failing;		/* what workers do, but flushes of buckets */
-	char		error[CB_ERROR_LENGTH]; /* their last one of any kind; desc->lock
-										 * EXCL */
+	char		error[CB_ERROR_LENGTH]; /* their last one of any kind;
+										 * set->lock EXCL */
 
-	/* packing of cold leaves, by flush/cb_cooler.c; publish lock */
-	cb_atomic64 cool_at;		/* when to go on with it; 0: not wanted */
-	TimestampTz cooled_at;		/* when it was last at work; a hint */
-	uint32		cool_since;		/* leaves written since that epoch are warm */
-	uint32		cool_run;		/* leaves in turn that were not */
-	BlockNumber cool_leaf;		/* at whose right end to go on; 0: at that of
+	/* packing of cold leaves, by flush/cb_compactor.c; publish lock */
+	cb_atomic64 compact_at;		/* when to go on with it; 0: not wanted */
+	TimestampTz compacted_at;	/* when it was last at work; a hint */
+	uint32		compact_since;	/* leaves written since that epoch are warm */
+	uint32		compact_run;	/* leaves in turn that were not */
+	BlockNumber compact_leaf;	/* at whose right end to go on; 0: at that of
 								 * the tree */
 	uint32		layout_gen;		/* counts changes of the ranges; never reset */
 	uint32		nbuckets;
-	uint32		buckets[CB_DESC_MAX_BUCKETS];	/* in key order */
-} CbDesc;
+	uint32		buckets[CB_SET_MAX_BUCKETS];	/* in key order */
+} CbBucketSet;
 
 /* ---------- pool (cb_pool.c) ---------- */
 
@@ -182,7 +184,7 @@ typedef struct CbPool
 	uint32		chunk_size;
 	uint32		filter_lines;	/* cache lines of a chunk's filter */
 	uint32		nbuckets;
-	uint32		ndescs;
+	uint32		nsets;
 	LWLock		table_lock;
 	cb_atomic64 next_attach_id;
 	CbFreeList	free_chunks;
@@ -193,16 +195,16 @@ typedef struct CbPool
 } CbPool;
 
 /*
- * What is counted makes backends look again for an index's descriptor, and at its
- * journal.  An index has the counters of its file's number, which it shares with
- * few others.  They only grow, and begin at 1.
+ * What is counted makes backends look again for an index's bucket set, and at
+ * its journal.  An index has the counters of its file's number, which it
+ * shares with few others.  They only grow, and begin at 1.
  */
 #define CB_POOL_GENS	256
 
 typedef struct CbGens
 {
-	cb_atomic64 table_gen;		/* descriptors made and removed */
-	cb_atomic64 lone_gen;		/* publications to indexes without descriptor */
+	cb_atomic64 table_gen;		/* bucket sets made and removed */
+	cb_atomic64 no_set_gen;		/* publications to indexes without bucket set */
 	char		pad[PG_CACHE_LINE_SIZE - 2 * sizeof(cb_atomic64)];
 } CbGens;
 
@@ -211,7 +213,7 @@ extern CbPool *cb_pool;
 extern CbGens *cb_pool_gens;
 extern CbPoolChunk *cb_pool_chunks;
 extern CbBucket *cb_pool_buckets;
-extern CbDesc *cb_pool_descs;
+extern CbBucketSet *cb_pool_sets;
 extern cb_atomic64 *cb_pool_filters;
 
 extern void cb_pool_shmem_request(void);
@@ -258,54 +260,54 @@ extern bool cb_slot_own(CbPoolChunk *chunk);
 extern void cb_slot_retire(CbPoolChunk *chunk);
 extern void cb_slot_keep_router(struct CbRouter *router);
 
-/* ---------- descriptors (cb_desc.c) ---------- */
+/* ---------- bucket sets (cb_set.c) ---------- */
 
-extern void cb_desc_shmem_request(uint32 ndescs);
-extern void cb_desc_shmem_startup(uint32 ndescs);
-extern void cb_desc_share(CbDesc *desc);
+extern void cb_set_shmem_request(uint32 nsets);
+extern void cb_set_shmem_startup(uint32 nsets);
+extern void cb_set_share(CbBucketSet *set);
 
 /* both of its locks, to change it */
-extern bool cb_desc_lock(CbDesc *desc, bool wait);
-extern void cb_desc_unlock(CbDesc *desc);
+extern bool cb_set_lock(CbBucketSet *set, bool wait);
+extern void cb_set_unlock(CbBucketSet *set);
 
-extern CbDesc *cb_desc_find(Relation rel);
+extern CbBucketSet *cb_set_find(Relation rel);
 
 /* is it still that of this build in this file? */
-extern bool cb_desc_is_current(const CbDesc *desc, Relation rel);
-extern bool cb_desc_belongs_to(CbDesc *desc, Relation rel);
+extern bool cb_set_is_current(const CbBucketSet *set, Relation rel);
+extern bool cb_set_belongs_to(CbBucketSet *set, Relation rel);
 
-extern uint64 cb_desc_attachment(CbDesc *desc, Relation rel, CbPos *from);
-extern CbDesc *cb_desc_attach(const CbKeyDesc *kd, bool wait);
-extern bool cb_desc_detach(CbDesc *desc, uint64 attach_id);
-extern bool cb_desc_detach_idle(void);
-extern void cb_desc_note_tail(CbDesc *desc, uint64 attach_id, CbPos tail);
-extern bool cb_desc_show_error(CbDesc *desc, uint64 attach_id,
-							   const char *message);
-extern void cb_desc_limit_journal(CbDesc *desc, uint64 attach_id,
-								  Relation rel);
+extern uint64 cb_set_attachment(CbBucketSet *set, Relation rel, CbPos *from);
+extern CbBucketSet *cb_set_attach(const CbKeyDesc *kd, bool wait);
+extern bool cb_set_detach(CbBucketSet *set, uint64 attach_id);
+extern bool cb_set_detach_idle(void);
+extern void cb_set_note_tail(CbBucketSet *set, uint64 attach_id, CbPos tail);
+extern bool cb_set_show_error(CbBucketSet *set, uint64 attach_id,
+							  const char *message);
+extern void cb_set_limit_journal(CbBucketSet *set, uint64 attach_id,
+								 Relation rel);
 
 /* new versions among what is published */
-extern void cb_desc_note_churn(CbDesc *desc, uint64 attach_id, uint32 n,
-							   uint32 nunchanged);
-extern bool cb_desc_has_churn(const CbDesc *desc);
+extern void cb_set_note_versions(CbBucketSet *set, uint64 attach_id, uint32 n,
+								 uint32 nunchanged);
+extern bool cb_set_has_versions(const CbBucketSet *set);
 
 /* may flushes ask the table for dead rows? */
-extern void cb_desc_pause_asking(CbDesc *desc);
-extern bool cb_desc_may_ask(CbDesc *desc);
+extern void cb_set_pause_asking(CbBucketSet *set);
+extern bool cb_set_may_ask(CbBucketSet *set);
 
-extern void cb_desc_forget_database(Oid dboid);
-extern void cb_desc_forget_file(RelFileNode file);
+extern void cb_set_forget_database(Oid dboid);
+extern void cb_set_forget_file(RelFileNode file);
 
 /* where an index's counters stood */
-typedef struct CbQuiet
+typedef struct CbEmptyJournal
 {
 	uint64		table_gen;		/* 0: never */
-	uint64		lone_gen;
-} CbQuiet;
+	uint64		no_set_gen;
+} CbEmptyJournal;
 
-/* is the journal of an index without descriptor empty? */
-extern bool cb_desc_is_quiet(Relation rel, CbQuiet *now);
-extern void cb_desc_note_quiet(Relation rel, const CbQuiet *seen);
+/* is the journal of an index without bucket set empty? */
+extern bool cb_set_journal_is_empty(Relation rel, CbEmptyJournal *now);
+extern void cb_set_note_empty_journal(Relation rel, const CbEmptyJournal *seen);
 
 /* ---------- routing (cb_route.c) ---------- */
 
@@ -319,16 +321,17 @@ typedef struct CbRouter
 	uint32		allocated;
 	char	   *fences;			/* CB_BUCKET_FENCE_SIZE bytes each */
 	uint16	   *lens;
-	int64	   *numbers;		/* first columns of the fences but the first ... */
-	bool		has_numbers;	/* ... if all have one; of use if the column is
-								 * a number, as in CbKeyDesc */
+	int64	   *numbers;		/* first columns of the fences but the first
+								 * ... */
+	bool		has_numbers;	/* ... if all have one; of use if the column
+								 * is a number, as in CbKeyDesc */
 } CbRouter;
 
-extern CbRouter *cb_route_get(const CbKeyDesc *kd, CbDesc *desc);
+extern CbRouter *cb_route_get(const CbKeyDesc *kd, CbBucketSet *set);
 extern void cb_route_unref(CbRouter *router);
 extern IndexTuple cb_route_fence(const CbRouter *router, uint32 i);
-extern uint32 cb_route_cut(const CbKeyDesc *kd, const CbRouter *router,
-						   const CbCut *cut, ScanDirection dir);
+extern uint32 cb_route_bound(const CbKeyDesc *kd, const CbRouter *router,
+							 const CbBound *bound, ScanDirection dir);
 extern uint32 cb_route_entry(const CbKeyDesc *kd, const CbRouter *router,
 							 IndexTuple itup);
 
@@ -336,14 +339,14 @@ extern uint32 cb_route_entry(const CbKeyDesc *kd, const CbRouter *router,
 
 typedef struct CbPublishResult
 {
-	CbDesc	   *desc;			/* NULL: the index has no buckets */
+	CbBucketSet *set;			/* NULL: the index has no buckets */
 	uint64		attach_id;
 	uint64		journal_length; /* bytes, afterwards, about */
 	bool		no_room;		/* the pool has no room for the rest */
 	bool		pressed;		/* the pool is nearly full */
 	uint32		full_bucket;	/* one that should be flushed, or CB_NONE */
-	int			nrefused;		/* of the rest, so many are for that bucket, which
-								 * fails and has its share */
+	int			nrefused;		/* of the rest, so many are for that bucket,
+								 * which fails and has its share */
 } CbPublishResult;
 
 extern int	cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
@@ -357,11 +360,11 @@ typedef struct CbBucketView
 	uint64		attach_id;		/* 0: the index has no buckets */
 	CbPos		from;			/* entries below are in journal or tree */
 	bool		swept;			/* ... in the tree, in fact */
-	CbPos		again;			/* see CbDesc */
-	uint64		spills;			/* see CbDesc; 0 also without buckets */
+	CbPos		again;			/* see CbBucketSet */
+	uint64		spills;			/* see CbBucketSet; 0 also without buckets */
 	IndexTuple	lo;				/* the bucket's range, NULL: infinite */
 	IndexTuple	hi;
-	CbDesc	   *desc;
+	CbBucketSet *set;
 	CbBucket   *bucket;
 	CbSlotMark	mark;
 	bool		has_hash;		/* set by the scan: it wants this key only */
@@ -373,19 +376,19 @@ typedef struct CbBucketView
 		uint32		count;		/* entries that the scan may read */
 		uint32		nsorted;
 		uint32		nsearched;	/* of these sorted ones ... */
-		uint32		left;		/* ... so many lie left of the near cut */
+		uint32		left;		/* ... so many lie left of the near bound */
 	}			chunks[CB_BUCKET_MAX_CHUNKS];
 } CbBucketView;
 
-extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut,
+extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound,
 								ScanDirection dir, CbBucketView *view);
 extern bool cb_bucket_view_is_sorted(const CbBucketView *view);
 extern bool cb_bucket_view_is_late(const CbBucketView *view);
 
 /*
  * Entries of a chunk, sorted: n places, stride numbers apart.  Going forward
- * they begin at the near cut, going backward they end there.  open: they go on
- * beyond the far cut.
+ * they begin at the near bound, going backward they end there.  open: they go
+ * on beyond the far bound.
  */
 typedef struct CbChunkRange
 {
@@ -396,39 +399,40 @@ typedef struct CbChunkRange
 } CbChunkRange;
 
 extern void cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
-								  const CbCut *near);
+								  const CbBound *near);
 extern void cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view,
-								 int i, const CbCut *lo, const CbCut *hi,
+								 int i, const CbBound *lo, const CbBound *hi,
 								 ScanDirection dir, CbChunkRange *range);
 
 /* ---------- for flushes (cb_seal.c) ---------- */
 
-extern int	cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 bucket,
+extern int	cb_bucket_seal(CbBucketSet *set, uint64 attach_id, uint32 bucket,
 						   CbPoolChunk **chunks);
-extern void cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n);
+extern void cb_bucket_retire(CbBucketSet *set, CbPoolChunk **chunks, int n);
 
 /* where a merge of the bucket's range, or a sweep, is to be gone on with */
 extern CbRangePlace cb_bucket_get_place(uint32 bucket, uint64 attach_id);
 extern void cb_bucket_set_place(uint32 bucket, uint64 attach_id,
 								const CbRangePlace *place);
-extern CbSweepPlace cb_desc_get_sweep_place(CbDesc *desc, uint64 attach_id);
-extern void cb_desc_set_sweep_place(CbDesc *desc, uint64 attach_id,
-									const CbSweepPlace *place);
+extern CbSweepPlace cb_set_get_sweep_place(CbBucketSet *set, uint64 attach_id);
+extern void cb_set_set_sweep_place(CbBucketSet *set, uint64 attach_id,
+								   const CbSweepPlace *place);
 
 /* where an attachment stands in the journal */
 typedef struct CbBucketPositions
 {
 	CbPos		from;
 	CbPos		head;			/* when it was read */
-	CbPos		min;			/* entries below are in the tree, or below from */
-	CbPos		again;			/* see CbDesc */
+	CbPos		min;			/* entries below are in the tree, or below
+								 * from */
+	CbPos		again;			/* see CbBucketSet */
 	uint64		failing_bytes;	/* of entries that failing buckets hold */
 } CbBucketPositions;
 
-extern bool cb_bucket_positions(CbDesc *desc, uint64 attach_id,
+extern bool cb_bucket_positions(CbBucketSet *set, uint64 attach_id,
 								CbBucketPositions *positions);
-extern uint32 cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id);
-extern uint32 cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos,
+extern uint32 cb_bucket_find_fullest(CbBucketSet *set, uint64 attach_id);
+extern uint32 cb_bucket_find_below(CbBucketSet *set, uint64 attach_id, CbPos pos,
 								   bool failing, bool *owned);
 
 /* ---------- what fails (cb_failing.c) ---------- */
@@ -444,15 +448,15 @@ cb_bucket_is_failing(CbBucket *bucket)
 }
 
 /* so that the journal's tail can pass the entries of a bucket that fails */
-extern bool cb_bucket_append_again(Relation rel, CbDesc *desc,
+extern bool cb_bucket_append_again(Relation rel, CbBucketSet *set,
 								   uint64 attach_id, uint32 bucket);
-extern void cb_bucket_note_again(CbDesc *desc, uint64 attach_id);
+extern void cb_bucket_note_again(CbBucketSet *set, uint64 attach_id);
 
 /* ---------- ranges (cb_layout.c) ---------- */
 
-extern bool cb_layout_split(const CbKeyDesc *kd, CbDesc *desc,
+extern bool cb_layout_split(const CbKeyDesc *kd, CbBucketSet *set,
 							uint64 attach_id, uint32 bucket,
 							IndexTuple separator);
-extern bool cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket);
+extern bool cb_layout_merge(CbBucketSet *set, uint64 attach_id, uint32 bucket);
 
 #endif							/* CB_BUCKET_H */

@@ -3,27 +3,27 @@
  * cb_failing.c
  *	  Buckets whose flush fails, as one of their leaves is damaged, say.
  *
- * The failure is noted with the bucket, so that what is wrong with one range of
- * keys does not stop the others: who chooses a bucket to make room leaves it
- * out, and it takes no more entries than its share of the pool.
+ * The failure is noted with the bucket, so that what is wrong with one range
+ * of keys does not stop the others: who chooses a bucket to make room leaves
+ * it out, and it takes no more entries than its share of the pool.
  *
- * Its chunks stay, and with them the journal's tail would stay for ever.  So when
- * the journal is too long, their entries are appended once more, and minpos is
- * raised to where they are now:
+ * Its chunks stay, and with them the journal's tail would stay for ever.  So
+ * when the journal is too long, their entries are appended once more, and
+ * minpos is raised to where they are now:
  *
  *	- The chunks are owned meanwhile, as for a flush: nobody retires them half
  *	  way, and they keep the index attached.
  *	- minpos is raised when the last of them is in the journal, under the
- *	  descriptor's lock, exclusively: who reads the positions of chunks holds
+ *	  bucket set's lock, exclusively: who reads the positions of chunks holds
  *	  it.  The head that he read before lies at or below the new positions, or
  *	  bounds the tail itself.
  *	- An error or a crash on the way leaves some entries in the journal twice.
- *	  That is what they are afterwards, too, until the tail has moved: those who
- *	  read the journal take the later one of two equal entries, and a sweep puts
- *	  one into the tree (I5).
+ *	  That is what they are afterwards, too, until the tail has moved: those
+ *	  who read the journal take the later one of two equal entries, and a sweep
+ *	  puts one into the tree (I5).
  *	- A VACUUM that has read the head before, and waits for these chunks, must
- *	  not leave what is appended now in the journal: desc->again says how far the
- *	  tail has to come (I4).
+ *	  not leave what is appended now in the journal: set->again says how far
+ *	  the tail has to come (I4).
  *
  *-------------------------------------------------------------------------
  */
@@ -76,7 +76,7 @@ cb_failing_waits(CbFailing *failing)
 
 typedef struct CbAgain
 {
-	CbDesc	   *desc;			/* owned chunks keep it attached */
+	CbBucketSet *set;			/* owned chunks keep it attached */
 	CbPos		first;			/* of the entries; 0: none was appended yet */
 	bool		broken;			/* the journal is not the one we know */
 } CbAgain;
@@ -84,7 +84,7 @@ typedef struct CbAgain
 static bool
 cb_again_lock(void *arg)
 {
-	LWLockAcquire(&((CbAgain *) arg)->desc->publish, LW_EXCLUSIVE);
+	LWLockAcquire(&((CbAgain *) arg)->set->publish, LW_EXCLUSIVE);
 	return true;
 }
 
@@ -93,7 +93,7 @@ cb_again_reserve(void *arg, int first, int n, CbPos head)
 {
 	CbAgain    *again = arg;
 
-	again->broken = again->desc->head != head;
+	again->broken = again->set->head != head;
 	return again->broken ? 0 : n;
 }
 
@@ -104,14 +104,14 @@ cb_again_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 
 	if (again->first == 0)
 		again->first = pos;
-	again->desc->head = head;
-	cb_store_release(&again->desc->again, head);
+	again->set->head = head;
+	cb_store_release(&again->set->again, head);
 }
 
 static void
 cb_again_unlock(void *arg)
 {
-	LWLockRelease(&((CbAgain *) arg)->desc->publish);
+	LWLockRelease(&((CbAgain *) arg)->set->publish);
 }
 
 static const CbAppendSink cb_again_sink = {
@@ -147,14 +147,14 @@ cb_again_collect(CbPoolChunk **chunks, int nchunks, CbSortEntry **entries)
 }
 
 /*
- * Appends the entries of owned chunks; false: not all of them, and minpos stays
- * as it was.  No LWLock is held; waits for both locks of the descriptor at the
- * end.
+ * Appends the entries of owned chunks; false: not all of them, and minpos
+ * stays as it was.  No LWLock is held; waits for both locks of the bucket set
+ * at the end.
  */
 static bool
 cb_again_append(Relation rel, CbAgain *again, CbPoolChunk **chunks, int nchunks)
 {
-	CbDesc	   *desc = again->desc;
+	CbBucketSet *set = again->set;
 	CbSortEntry *entries;
 	int			n = cb_again_collect(chunks, nchunks, &entries);
 	uint64		length;
@@ -165,29 +165,30 @@ cb_again_append(Relation rel, CbAgain *again, CbPoolChunk **chunks, int nchunks)
 	if (done < n)
 		return false;
 	CB_TEST_POINT("appended-again");
-	(void) cb_desc_lock(desc, true);
+	(void) cb_set_lock(set, true);
 	for (int i = 0; i < nchunks; i++)
 		chunks[i]->minpos = again->first;
-	cb_desc_unlock(desc);
+	cb_set_unlock(set);
 	return true;
 }
 
 /*
  * Appends the entries of a bucket to the journal once more, so that the tail
- * can move.  False: others own its chunks, it has none, the attachment is gone,
- * or the journal is not the one that it knew: then it is detached.
+ * can move.  False: others own its chunks, it has none, the attachment is
+ * gone, or the journal is not the one that it knew: then it is detached.
  *
- * The caller holds RowExclusiveLock on the index and no LWLock.  The chunks are
- * owned meanwhile, and given back, also after an error.  No comparison runs.
+ * The caller holds RowExclusiveLock on the index and no LWLock.  The chunks
+ * are owned meanwhile, and given back, also after an error.  No comparison
+ * runs.
  */
 bool
-cb_bucket_append_again(Relation rel, CbDesc *desc, uint64 attach_id,
+cb_bucket_append_again(Relation rel, CbBucketSet *set, uint64 attach_id,
 					   uint32 bucket)
 {
-	CbAgain		again = {.desc = desc};
+	CbAgain		again = {.set = set};
 	CbSlotMark	mark = cb_slot_mark();
 	CbPoolChunk *chunks[CB_BUCKET_MAX_CHUNKS];
-	int			nchunks = cb_bucket_seal(desc, attach_id, bucket, chunks);
+	int			nchunks = cb_bucket_seal(set, attach_id, bucket, chunks);
 	bool		done = false;
 
 	if (nchunks <= 0)
@@ -202,7 +203,7 @@ cb_bucket_append_again(Relation rel, CbDesc *desc, uint64 attach_id,
 	}
 	PG_END_TRY();
 	if (again.broken)
-		(void) cb_desc_detach(desc, attach_id);
+		(void) cb_set_detach(set, attach_id);
 	return done;
 }
 
@@ -212,10 +213,10 @@ cb_bucket_append_again(Relation rel, CbDesc *desc, uint64 attach_id,
  * publish lock; nothing is done if the attachment is gone.
  */
 void
-cb_bucket_note_again(CbDesc *desc, uint64 attach_id)
+cb_bucket_note_again(CbBucketSet *set, uint64 attach_id)
 {
-	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
-		cb_store_release(&desc->again, desc->head);
-	LWLockRelease(&desc->publish);
+	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
+	if (set->state == CB_SET_ATTACHED && set->attach_id == attach_id)
+		cb_store_release(&set->again, set->head);
+	LWLockRelease(&set->publish);
 }

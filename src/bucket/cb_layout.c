@@ -3,11 +3,11 @@
  * cb_layout.c
  *	  Dividing ranges of buckets, and joining them.
  *
- * Under both locks of the descriptor, exclusively, so that nobody publishes,
- * reads a list or unlinks.  Dividing waits for them, as every flush waits to seal
- * its chunks; joining, which can be done another time, does not.  Entries never
- * move (A5): the chunk that took entries is sealed, and each chunk is listed by
- * every bucket whose range it may overlap.
+ * Under both locks of the bucket set, exclusively, so that nobody publishes,
+ * reads a list or unlinks.  Dividing waits for them, as every flush waits to
+ * seal its chunks; joining, which can be done another time, does not.  Entries
+ * never move (A5): the chunk that took entries is sealed, and each chunk is
+ * listed by every bucket whose range it may overlap.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,27 +21,27 @@
 #define CB_LAYOUT_UNUSED	4
 
 /*
- * Takes both locks of the descriptor, EXCL; false, with neither held: the
+ * Takes both locks of the bucket set, EXCL; false, with neither held: the
  * attachment is gone, or one of them is not free, and not to wait.
  */
 static bool
-cb_layout_lock(CbDesc *desc, uint64 attach_id, bool wait)
+cb_layout_lock(CbBucketSet *set, uint64 attach_id, bool wait)
 {
-	if (!cb_desc_lock(desc, wait))
+	if (!cb_set_lock(set, wait))
 		return false;
-	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
+	if (set->state == CB_SET_ATTACHED && set->attach_id == attach_id)
 		return true;
-	cb_desc_unlock(desc);
+	cb_set_unlock(set);
 	return false;
 }
 
-/* The place of a bucket in the descriptor's list, or its length. */
+/* The place of a bucket in the bucket set's list, or its length. */
 static uint32
-cb_layout_find(const CbDesc *desc, uint32 number)
+cb_layout_find(const CbBucketSet *set, uint32 number)
 {
 	uint32		i = 0;
 
-	while (i < desc->nbuckets && desc->buckets[i] != number)
+	while (i < set->nbuckets && set->buckets[i] != number)
 		i++;
 	return i;
 }
@@ -84,7 +84,7 @@ cb_layout_max_buckets(void)
 	if (cb_test_max_buckets > 0)
 		return cb_test_max_buckets;
 #endif
-	return CB_DESC_MAX_BUCKETS;
+	return CB_SET_MAX_BUCKETS;
 }
 
 /*
@@ -92,19 +92,19 @@ cb_layout_max_buckets(void)
  * be had, and nothing is changed.  Both locks are held; cannot fail.
  */
 static bool
-cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
+cb_layout_divide(CbBucketSet *set, uint32 i, IndexTuple separator)
 {
-	CbBucket   *left = &cb_pool_buckets[desc->buckets[i]];
+	CbBucket   *left = &cb_pool_buckets[set->buckets[i]];
 	uint32		number;
 	CbBucket   *right;
 
-	if (desc->nbuckets >= cb_layout_max_buckets())
+	if (set->nbuckets >= cb_layout_max_buckets())
 		return false;
 	number = cb_freelist_pop(&cb_pool->free_buckets);
 	if (number == CB_FREELIST_NONE)
 		return false;
 	right = &cb_pool_buckets[number];
-	right->desc = desc->number;
+	right->set = set->number;
 	right->nchunks = 0;
 	right->since = left->since;
 	cb_store_relaxed(&right->run_reads, 0);
@@ -115,11 +115,11 @@ cb_layout_divide(CbDesc *desc, uint32 i, IndexTuple separator)
 	cb_layout_seal_active(left);
 	for (uint32 j = 0; j < left->nchunks; j++)
 		cb_layout_list_chunk(right, left->chunks[j]);
-	memmove(&desc->buckets[i + 2], &desc->buckets[i + 1],
-			(desc->nbuckets - i - 1) * sizeof(uint32));
-	desc->buckets[i + 1] = number;
-	desc->nbuckets++;
-	desc->layout_gen++;
+	memmove(&set->buckets[i + 2], &set->buckets[i + 1],
+			(set->nbuckets - i - 1) * sizeof(uint32));
+	set->buckets[i + 1] = number;
+	set->nbuckets++;
+	set->layout_gen++;
 	return true;
 }
 
@@ -156,10 +156,10 @@ cb_layout_lists(const CbBucket *bucket, uint32 number)
  * a list.
  */
 static void
-cb_layout_join(CbDesc *desc, uint32 i)
+cb_layout_join(CbBucketSet *set, uint32 i)
 {
-	CbBucket   *left = &cb_pool_buckets[desc->buckets[i]];
-	CbBucket   *right = &cb_pool_buckets[desc->buckets[i + 1]];
+	CbBucket   *left = &cb_pool_buckets[set->buckets[i]];
+	CbBucket   *right = &cb_pool_buckets[set->buckets[i + 1]];
 
 	cb_layout_seal_active(left);
 	cb_layout_seal_active(right);
@@ -176,35 +176,35 @@ cb_layout_join(CbDesc *desc, uint32 i)
 	}
 	left->since = Min(left->since, right->since);
 	right->nchunks = 0;
-	right->desc = CB_NONE;
+	right->set = CB_NONE;
 	cb_freelist_push(&cb_pool->free_buckets, right->number);
-	desc->nbuckets--;
-	memmove(&desc->buckets[i + 1], &desc->buckets[i + 2],
-			(desc->nbuckets - i - 1) * sizeof(uint32));
-	desc->layout_gen++;
+	set->nbuckets--;
+	memmove(&set->buckets[i + 1], &set->buckets[i + 2],
+			(set->nbuckets - i - 1) * sizeof(uint32));
+	set->layout_gen++;
 }
 
 /*
  * Joins two of some neighbours that hold nothing, but not the one that room is
  * made for.  Where keys go on, as times do, those that got the
- * earlier ones would keep all buckets that the index may have, and the last one
- * would get all entries.  One that was flushed just now seldom has so many empty
- * neighbours.
+ * earlier ones would keep all buckets that the index may have, and the last
+ * one would get all entries.  One that was flushed just now seldom has so many
+ * empty neighbours.
  */
 static void
-cb_layout_make_room(CbDesc *desc, uint32 bucket)
+cb_layout_make_room(CbBucketSet *set, uint32 bucket)
 {
 	uint32		nempty = 0;
 
-	for (uint32 i = 0; i < desc->nbuckets; i++)
+	for (uint32 i = 0; i < set->nbuckets; i++)
 	{
-		CbBucket   *other = &cb_pool_buckets[desc->buckets[i]];
+		CbBucket   *other = &cb_pool_buckets[set->buckets[i]];
 
 		nempty = other->number != bucket && other->nchunks == 0 &&
 			!cb_bucket_is_failing(other) ? nempty + 1 : 0;
 		if (nempty == CB_LAYOUT_UNUSED)
 		{
-			cb_layout_join(desc, i - 1);
+			cb_layout_join(set, i - 1);
 			return;
 		}
 	}
@@ -216,13 +216,13 @@ cb_layout_make_room(CbDesc *desc, uint32 bucket)
  * compared, the separator is too large or not inside, or there is no bucket to
  * be had.
  *
- * No LWLock is held on entry; it waits for both locks of the descriptor.
+ * No LWLock is held on entry; it waits for both locks of the bucket set.
  * Comparisons run before that, and errors can be raised: the slot is released
- * by the caller then.  The caller may own chunks of the bucket: both parts list
- * them.
+ * by the caller then.  The caller may own chunks of the bucket: both parts
+ * list them.
  */
 bool
-cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
+cb_layout_split(const CbKeyDesc *kd, CbBucketSet *set, uint64 attach_id,
 				uint32 bucket, IndexTuple separator)
 {
 	CbSlotMark	mark = cb_slot_mark();
@@ -233,7 +233,7 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 	if (IndexTupleSize(separator) > CB_BUCKET_FENCE_SIZE ||
 		IndexTupleSize(separator) <= sizeof(IndexTupleData))
 		return false;
-	router = cb_route_get(kd, desc);
+	router = cb_route_get(kd, set);
 	if (router == NULL || router->attach_id != attach_id)
 	{
 		cb_slot_release_to(mark);
@@ -241,20 +241,20 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 	}
 	i = cb_route_entry(kd, router, separator);
 	if (cb_layout_is_inside(kd, router, i, separator) &&
-		cb_layout_lock(desc, attach_id, true))
+		cb_layout_lock(set, attach_id, true))
 	{
-		if (desc->layout_gen == router->layout_gen &&
-			desc->buckets[i] == bucket)
+		if (set->layout_gen == router->layout_gen &&
+			set->buckets[i] == bucket)
 		{
-			done = cb_layout_divide(desc, i, separator);
+			done = cb_layout_divide(set, i, separator);
 			if (!done)
 			{
-				cb_layout_make_room(desc, bucket);
-				done = cb_layout_divide(desc, cb_layout_find(desc, bucket),
+				cb_layout_make_room(set, bucket);
+				done = cb_layout_divide(set, cb_layout_find(set, bucket),
 										separator);
 			}
 		}
-		cb_desc_unlock(desc);
+		cb_set_unlock(set);
 	}
 	cb_slot_release_to(mark);
 	if (done)
@@ -265,26 +265,26 @@ cb_layout_split(const CbKeyDesc *kd, CbDesc *desc, uint64 attach_id,
 /*
  * Joins a bucket with its right neighbour if both hold little, and that one
  * does not fail: what waits for a bad leaf shall not become more.  False: they
- * do not, the descriptor is locked, or it is not of this attachment any more.
+ * do not, the bucket set is locked, or it is not of this attachment any more.
  * Waits for no lock; raises no error.
  */
 bool
-cb_layout_merge(CbDesc *desc, uint64 attach_id, uint32 bucket)
+cb_layout_merge(CbBucketSet *set, uint64 attach_id, uint32 bucket)
 {
 	uint32		i;
 	bool		done = false;
 
-	if (!cb_layout_lock(desc, attach_id, false))
+	if (!cb_layout_lock(set, attach_id, false))
 		return false;
-	i = cb_layout_find(desc, bucket);
-	if (i + 1 < desc->nbuckets &&
-		!cb_bucket_is_failing(&cb_pool_buckets[desc->buckets[i + 1]]) &&
-		cb_pool_buckets[desc->buckets[i]].nchunks +
-		cb_pool_buckets[desc->buckets[i + 1]].nchunks <= CB_BUCKET_FULL_CHUNKS / 2)
+	i = cb_layout_find(set, bucket);
+	if (i + 1 < set->nbuckets &&
+		!cb_bucket_is_failing(&cb_pool_buckets[set->buckets[i + 1]]) &&
+		cb_pool_buckets[set->buckets[i]].nchunks +
+		cb_pool_buckets[set->buckets[i + 1]].nchunks <= CB_BUCKET_FULL_CHUNKS / 2)
 	{
-		cb_layout_join(desc, i);
+		cb_layout_join(set, i);
 		done = true;
 	}
-	cb_desc_unlock(desc);
+	cb_set_unlock(set);
 	return done;
 }

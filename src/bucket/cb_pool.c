@@ -16,7 +16,7 @@
 
 #include "base/cb_base.h"
 #include "bucket/cb_bucket.h"
-#include "bucket/cb_hot.h"
+#include "bucket/cb_entry_cache.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -24,7 +24,7 @@
 #define CB_CHUNK_SIZE_MIN	4096
 #define CB_CHUNK_SIZE_MAX	(24 * 1024)
 #define CB_POOL_CHUNKS		1024	/* wanted, within these sizes */
-#define CB_POOL_DESCS		256
+#define CB_POOL_SETS		256
 #define CB_POOL_DEFAULT		(8 * 1024 * 1024)	/* where the LLC is unknown */
 #define CB_POOL_MIN			(256 * 1024)
 
@@ -41,7 +41,7 @@ CbPool	   *cb_pool = NULL;
 CbGens	   *cb_pool_gens = NULL;
 CbPoolChunk *cb_pool_chunks = NULL;
 CbBucket   *cb_pool_buckets = NULL;
-CbDesc	   *cb_pool_descs = NULL;
+CbBucketSet *cb_pool_sets = NULL;
 cb_atomic64 *cb_pool_filters = NULL;
 
 /*
@@ -76,8 +76,9 @@ cb_pool_llc_size(void)
 }
 
 /*
- * The pool's size by the settings, in bytes; 0: no buckets.  They do not change
- * while the server runs, so those who ask at its start come to the same.
+ * The pool's size by the settings, in bytes; 0: no buckets.  They do not
+ * change while the server runs, so those who ask at its start come to the
+ * same.
  */
 uint64
 cb_pool_size_bytes(void)
@@ -110,8 +111,8 @@ cb_pool_shape(void)
 		(CB_POOL_FILTER_PART * CB_FILTER_LINE_BYTES);
 	shape.nchunks = size /
 		(shape.chunk_size + shape.filter_lines * CB_FILTER_LINE_BYTES);
-	shape.ndescs = CB_POOL_DESCS;
-	shape.nbuckets = shape.nchunks + shape.ndescs;
+	shape.nsets = CB_POOL_SETS;
+	shape.nbuckets = shape.nchunks + shape.nsets;
 	return shape;
 }
 
@@ -122,7 +123,7 @@ cb_pool_aligned(Size n, Size size)
 }
 
 /*
- * Asks for the memory of the pool, of the descriptors' table and of hot
+ * Asks for the memory of the pool, of the bucket sets' table and of hot
  * entries; in the postmaster's request hook.
  */
 void
@@ -142,9 +143,9 @@ cb_pool_shmem_request(void)
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nchunks, sizeof(cb_atomic32)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nbuckets, sizeof(CbBucket)));
 	RequestAddinShmemSpace(cb_pool_aligned(shape.nbuckets, sizeof(cb_atomic32)));
-	RequestAddinShmemSpace(cb_pool_aligned(shape.ndescs, sizeof(CbDesc)));
-	cb_desc_shmem_request(shape.ndescs);
-	cb_hot_shmem_request(cb_pool_size_bytes());
+	RequestAddinShmemSpace(cb_pool_aligned(shape.nsets, sizeof(CbBucketSet)));
+	cb_set_shmem_request(shape.nsets);
+	cb_entry_cache_shmem_request(cb_pool_size_bytes());
 }
 
 static void *
@@ -185,19 +186,19 @@ cb_pool_init_locks(void)
 		memset(bucket, 0, sizeof(CbBucket));
 		LWLockInitialize(&bucket->lock, tranche + 2);
 		bucket->number = i;
-		bucket->desc = CB_NONE;
+		bucket->set = CB_NONE;
 	}
-	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
 	{
-		CbDesc	   *desc = &cb_pool_descs[i];
+		CbBucketSet *set = &cb_pool_sets[i];
 
-		memset(desc, 0, sizeof(CbDesc));
-		LWLockInitialize(&desc->lock, tranche + 1);
-		LWLockInitialize(&desc->gate, tranche + 1);
-		LWLockInitialize(&desc->publish, tranche + 3);
-		ConditionVariableInit(&desc->cv);
-		desc->number = i;
-		desc->state = CB_DESC_FREE;
+		memset(set, 0, sizeof(CbBucketSet));
+		LWLockInitialize(&set->lock, tranche + 1);
+		LWLockInitialize(&set->gate, tranche + 1);
+		LWLockInitialize(&set->publish, tranche + 3);
+		ConditionVariableInit(&set->cv);
+		set->number = i;
+		set->state = CB_SET_FREE;
 	}
 }
 
@@ -214,7 +215,7 @@ cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
 	for (int i = 0; i < CB_POOL_GENS; i++)
 	{
 		cb_store_relaxed(&cb_pool_gens[i].table_gen, 1);
-		cb_store_relaxed(&cb_pool_gens[i].lone_gen, 1);
+		cb_store_relaxed(&cb_pool_gens[i].no_set_gen, 1);
 	}
 	cb_pool_init_chunks(data);
 	cb_pool_init_locks();
@@ -245,7 +246,7 @@ cb_pool_shmem_startup(void)
 								 sizeof(CbGens));
 	data = cb_pool_array("cache_batch chunks", shape.nchunks, shape.chunk_size);
 	cb_pool_filters = cb_pool_array("cache_batch filters", shape.nchunks,
-							shape.filter_lines * CB_FILTER_LINE_BYTES);
+									shape.filter_lines * CB_FILTER_LINE_BYTES);
 	cb_pool_chunks = cb_pool_array("cache_batch chunk headers", shape.nchunks,
 								   sizeof(CbPoolChunk));
 	chunk_links = cb_pool_array("cache_batch free chunks", shape.nchunks,
@@ -254,17 +255,17 @@ cb_pool_shmem_startup(void)
 									sizeof(CbBucket));
 	bucket_links = cb_pool_array("cache_batch free buckets", shape.nbuckets,
 								 sizeof(cb_atomic32));
-	cb_pool_descs = cb_pool_array("cache_batch descriptors", shape.ndescs,
-								  sizeof(CbDesc));
+	cb_pool_sets = cb_pool_array("cache_batch bucket sets", shape.nsets,
+								 sizeof(CbBucketSet));
 	if (!IsUnderPostmaster)
 		cb_pool_init(&shape, data, chunk_links, bucket_links);
-	cb_desc_shmem_startup(shape.ndescs);
+	cb_set_shmem_startup(shape.nsets);
 	LWLockRelease(AddinShmemInitLock);
-	cb_hot_shmem_startup(cb_pool_size_bytes());
+	cb_entry_cache_shmem_startup(cb_pool_size_bytes());
 
 	tranche = cb_pool->lock_tranche;
 	LWLockRegisterTranche(tranche, "CacheBatchTable");
-	LWLockRegisterTranche(tranche + 1, "CacheBatchDescriptor");
+	LWLockRegisterTranche(tranche + 1, "CacheBatchBucketSet");
 	LWLockRegisterTranche(tranche + 2, "CacheBatchBucket");
 	LWLockRegisterTranche(tranche + 3, "CacheBatchPublish");
 }
@@ -345,7 +346,7 @@ cb_pool_fullest_bucket(void)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[(start + i) % cb_pool->nbuckets];
 
-		if (bucket->desc != CB_NONE && bucket->nchunks > most &&
+		if (bucket->set != CB_NONE && bucket->nchunks > most &&
 			cb_load_relaxed(&bucket->queued) == 0 &&
 			!cb_failing_waits(&bucket->failing))
 		{

@@ -4,14 +4,15 @@
  *	  Publication: entries go to the journal and, the same moment, to buckets.
  *
  * Entries are routed first, with no lock.  Then, for as many as go to one page
- * of the journal, under the descriptor's publish lock and the lane:
+ * of the journal, under the bucket set's publish lock and the append lock:
  *
  *	1. see that attachment and ranges are those that the routing knew, and that
  *	   the journal's head is where the last publication left it;
  *	2. make room in the buckets, by opening chunks.  Only holders of the
- *	   publish lock open, fill or seal the chunk that takes entries, so the room
- *	   stays; the entries for which there is none are left for another call, as
- *	   are those for a bucket whose flush fails, and which has its share;
+ *	   publish lock open, fill or seal the chunk that takes entries, so the
+ *	   room stays; the entries for which there is none are left for another
+ *	   call, as are those for a bucket whose flush fails, and which has its
+ *	   share;
  *	3. append to the journal: one critical section;
  *	4. copy the entries into the chunks, each bucket under its lock.
  *
@@ -36,11 +37,12 @@ typedef struct CbPublish
 {
 	const CbKeyDesc *kd;
 	CbSortEntry *entries;
-	CbDesc	   *desc;			/* NULL: there was none when table_gen was read */
+	CbBucketSet *set;			/* NULL: there was none when table_gen was
+								 * read */
 	CbGens	   *gens;			/* the index's */
 	uint64		table_gen;
 	CbRouter   *router;			/* NULL: not attached */
-	uint16	   *route;			/* each entry's bucket: its place in desc */
+	uint16	   *route;			/* each entry's bucket: its place in set */
 	uint32	   *hashes;			/* each entry's, 0 if its key is null */
 	TimestampTz now;
 	CbPublishResult *result;
@@ -51,31 +53,31 @@ typedef struct CbPublish
 /* ---------- under the locks ---------- */
 
 /*
- * Takes the publish lock, if there is a descriptor, and sees that it still is
+ * Takes the publish lock, if there is a bucket set, and sees that it still is
  * what the routing knew; false, with no lock held: look again.
  */
 static bool
 cb_publish_lock(void *arg)
 {
 	CbPublish  *pub = arg;
-	CbDesc	   *desc = pub->desc;
+	CbBucketSet *set = pub->set;
 	const CbRouter *router = pub->router;
 	bool		attached;
 
-	if (desc == NULL)
+	if (set == NULL)
 		return true;
-	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-	attached = desc->state == CB_DESC_ATTACHED;
+	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
+	attached = set->state == CB_SET_ATTACHED;
 	if (router == NULL && !attached &&
-		cb_desc_is_current(desc, pub->kd->rel))
+		cb_set_is_current(set, pub->kd->rel))
 		return true;
 
 	/* an attach_id stands for the build and the file as well */
 	if (router != NULL && attached &&
-		desc->attach_id == router->attach_id &&
-		desc->layout_gen == router->layout_gen)
+		set->attach_id == router->attach_id &&
+		set->layout_gen == router->layout_gen)
 		return true;
-	LWLockRelease(&desc->publish);
+	LWLockRelease(&set->publish);
 	pub->stale = true;
 	return false;
 }
@@ -85,14 +87,14 @@ cb_publish_unlock(void *arg)
 {
 	CbPublish  *pub = arg;
 
-	if (pub->desc != NULL)
-		LWLockRelease(&pub->desc->publish);
+	if (pub->set != NULL)
+		LWLockRelease(&pub->set->publish);
 }
 
 static inline CbBucket *
 cb_publish_bucket(CbPublish *pub, int i)
 {
-	return &cb_pool_buckets[pub->desc->buckets[pub->route[i]]];
+	return &cb_pool_buckets[pub->set->buckets[pub->route[i]]];
 }
 
 /*
@@ -111,8 +113,9 @@ cb_publish_active(const CbBucket *bucket)
 }
 
 /*
- * May the bucket have one more chunk?  One whose flush fails keeps what it has,
- * so it gets no more than others have on average, and nothing that they need.
+ * May the bucket have one more chunk?  One whose flush fails keeps what it
+ * has, so it gets no more than others have on average, and nothing that they
+ * need.
  */
 static bool
 cb_publish_may_grow(CbBucket *bucket)
@@ -190,7 +193,9 @@ cb_publish_note_pressure(CbPublish *pub, CbBucket *bucket)
 		result->pressed = true;
 }
 
-/* Makes room for some of n entries, all for one bucket; returns for how many. */
+/*
+ * Makes room for some of n entries, all for one bucket; returns for how many.
+ */
 static int
 cb_publish_make_room_for(CbPublish *pub, CbBucket *bucket,
 						 const CbSortEntry *entries, int n)
@@ -249,16 +254,16 @@ cb_publish_make_room(CbPublish *pub, int first, int n)
 }
 
 /*
- * With the publish lock and the lane: how many of the entries may be appended
- * at head.  Room for them is made here, and stays while the locks are held
- * (B2).
+ * With the publish lock and the append lock: how many of the entries may be
+ * appended at head.  Room for them is made here, and stays while the locks are
+ * held (B2).
  */
 static int
 cb_publish_reserve(void *arg, int first, int n, CbPos head)
 {
 	CbPublish  *pub = arg;
 
-	if (pub->desc == NULL)
+	if (pub->set == NULL)
 	{
 		/* an attachment since then may have taken this head as its "from" */
 		if (cb_load_acquire(&pub->gens->table_gen) != pub->table_gen)
@@ -266,12 +271,12 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 			pub->stale = true;
 			return 0;
 		}
-		cb_fetch_add(&pub->gens->lone_gen, 1);
+		cb_fetch_add(&pub->gens->no_set_gen, 1);
 		return n;
 	}
 	if (pub->router == NULL)
 		return n;
-	if (pub->desc->head != head)
+	if (pub->set->head != head)
 	{
 		pub->broken = true;
 		return 0;
@@ -281,7 +286,7 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 
 /*
  * Copies the entries, which are in the journal now, into the chunks.  With the
- * publish lock and the lane; there is room, so it cannot fail (I6).
+ * publish lock and the append lock; there is room, so it cannot fail (I6).
  */
 static void
 cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
@@ -313,8 +318,8 @@ cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 		}
 		LWLockRelease(&bucket->lock);
 	}
-	pub->desc->head = head;
-	pub->desc->used_at = pub->now;
+	pub->set->head = head;
+	pub->set->used_at = pub->now;
 }
 
 static const CbAppendSink cb_publish_sink = {
@@ -357,7 +362,7 @@ cb_publish_hash(CbKeyDesc *kd, const CbSortEntry *entries, uint32 *hashes,
 			cb_key_hash(kd, entries[i].first);
 }
 
-/* Looks up, or attaches, the index's descriptor, and routes the entries. */
+/* Looks up, or attaches, the index's bucket set, and routes the entries. */
 static void
 cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 				   int n)
@@ -365,14 +370,14 @@ cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 	pub->stale = pub->broken = false;
 	pub->router = NULL;
 	pub->table_gen = cb_load_acquire(&pub->gens->table_gen);
-	pub->desc = cb_desc_attach(pub->kd, true);
-	if (pub->desc == NULL)
+	pub->set = cb_set_attach(pub->kd, true);
+	if (pub->set == NULL)
 		return;
-	pub->router = cb_route_get(pub->kd, pub->desc);
+	pub->router = cb_route_get(pub->kd, pub->set);
 	if (pub->router != NULL)
 		cb_publish_route(pub->kd, pub->router, entries, route, n);
-	else if (!cb_desc_belongs_to(pub->desc, pub->kd->rel))
-		pub->desc = NULL;		/* of an earlier build, and not to be removed */
+	else if (!cb_set_belongs_to(pub->set, pub->kd->rel))
+		pub->set = NULL;		/* of an earlier build, and not to be removed */
 }
 
 /* Is there something that the caller has to see to? */
@@ -387,23 +392,23 @@ cb_publish_set_length(CbPublish *pub)
 {
 	CbPublishResult *result = pub->result;
 
-	result->desc = pub->router ? pub->desc : NULL;
+	result->set = pub->router ? pub->set : NULL;
 	result->attach_id = pub->router ? pub->router->attach_id : 0;
 	if (pub->router)
 	{
-		CbPos		tail = cb_load_relaxed(&pub->desc->tail);
+		CbPos		tail = cb_load_relaxed(&pub->set->tail);
 
 		/* a hint, read without lock */
-		result->journal_length = Max(pub->desc->head, tail) - tail;
+		result->journal_length = Max(pub->set->head, tail) - tail;
 	}
 }
 
 /*
- * Appends entries, sorted by (key, TID), to the journal and puts copies of them
- * into the index's buckets.  An index that should have some gets them here.
- * Returns how many, from the first on: fewer than n only if result->no_room or
- * nrefused.  Then the caller makes room, or takes the next ones another way,
- * and calls again.
+ * Appends entries, sorted by (key, TID), to the journal and puts copies of
+ * them into the index's buckets.  An index that should have some gets them
+ * here.  Returns how many, from the first on: fewer than n only if
+ * result->no_room or nrefused.  Then the caller makes room, or takes the next
+ * ones another way, and calls again.
  *
  * The caller holds RowExclusiveLock on the index and no LWLock.  Comparison
  * functions may run, with no lock held.  An error leaves a prefix of the
@@ -414,7 +419,7 @@ int
 cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 				  CbPublishResult *result)
 {
-	CbPublish	pub = {.kd = kd, .result = result};
+	CbPublish	pub = {.kd = kd,.result = result};
 	uint16		few_routes[CB_PUBLISH_FEW];
 	uint32		few_hashes[CB_PUBLISH_FEW];
 	uint16	   *route = few_routes;
@@ -455,7 +460,7 @@ cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 		}
 		cb_publish_set_length(&pub);
 		if (pub.broken)
-			(void) cb_desc_detach(pub.desc, pub.router->attach_id);
+			(void) cb_set_detach(pub.set, pub.router->attach_id);
 		cb_slot_release_to(mark);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -6,7 +6,7 @@
  * Keys are compared with no lock held, so a backend routes with a private
  * copy of the lower bounds of an attachment's buckets.  The copy is a hint:
  * whoever uses the result compares attach_id and layout_gen under the
- * descriptor's lock, and asks again if they have changed.
+ * bucket set's lock, and asks again if they have changed.
  *
  *-------------------------------------------------------------------------
  */
@@ -114,11 +114,11 @@ cb_route_make(uint32 allocated)
 	return router;
 }
 
-/* ---------- is this the journal that the descriptor knows? ---------- */
+/* ---------- is this the journal that the bucket set knows? ---------- */
 
 typedef struct CbRouteCheck
 {
-	CbDesc	   *desc;
+	CbBucketSet *set;
 	uint64		attach_id;
 	bool		same;
 } CbRouteCheck;
@@ -128,12 +128,12 @@ static bool
 cb_route_check_lock(void *arg)
 {
 	CbRouteCheck *check = arg;
-	CbDesc	   *desc = check->desc;
+	CbBucketSet *set = check->set;
 
-	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == check->attach_id)
+	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
+	if (set->state == CB_SET_ATTACHED && set->attach_id == check->attach_id)
 		return true;
-	LWLockRelease(&desc->publish);
+	LWLockRelease(&set->publish);
 	return false;
 }
 
@@ -142,14 +142,14 @@ cb_route_check_head(void *arg, int first, int n, CbPos head)
 {
 	CbRouteCheck *check = arg;
 
-	check->same = check->desc->head == head;
+	check->same = check->set->head == head;
 	return 0;
 }
 
 static void
 cb_route_check_unlock(void *arg)
 {
-	LWLockRelease(&((CbRouteCheck *) arg)->desc->publish);
+	LWLockRelease(&((CbRouteCheck *) arg)->set->publish);
 }
 
 static const CbAppendSink cb_route_check_sink = {
@@ -161,16 +161,16 @@ static const CbAppendSink cb_route_check_sink = {
 /*
  * At a backend's first use of an attachment: a file can have been replaced by
  * another with the same name and build id (a database copied once more, U22).
- * Then the journal's head is elsewhere, and the descriptor is given up.
+ * Then the journal's head is elsewhere, and the bucket set is given up.
  */
 static void
-cb_route_check(Relation rel, CbDesc *desc, uint64 attach_id)
+cb_route_check(Relation rel, CbBucketSet *set, uint64 attach_id)
 {
-	CbRouteCheck check = {.desc = desc, .attach_id = attach_id, .same = true};
+	CbRouteCheck check = {.set = set,.attach_id = attach_id,.same = true};
 
 	cb_journal_visit_head(rel, &cb_route_check_sink, &check);
 	if (!check.same)
-		(void) cb_desc_detach(desc, attach_id);
+		(void) cb_set_detach(set, attach_id);
 }
 
 /* ---------- the router ---------- */
@@ -187,23 +187,23 @@ cb_route_fence(const CbRouter *router, uint32 i)
 	return (IndexTuple) (router->fences + i * CB_BUCKET_FENCE_SIZE);
 }
 
-/* Copies the ranges; desc->lock is held.  False: there are too many. */
+/* Copies the ranges; set->lock is held.  False: there are too many. */
 static bool
-cb_route_copy(CbRouter *router, const CbDesc *desc)
+cb_route_copy(CbRouter *router, const CbBucketSet *set)
 {
-	if (desc->nbuckets > router->allocated)
+	if (set->nbuckets > router->allocated)
 		return false;
-	for (uint32 i = 0; i < desc->nbuckets; i++)
+	for (uint32 i = 0; i < set->nbuckets; i++)
 	{
-		const CbBucket *bucket = &cb_pool_buckets[desc->buckets[i]];
+		const CbBucket *bucket = &cb_pool_buckets[set->buckets[i]];
 
 		router->lens[i] = bucket->fence_len;
 		memcpy(router->fences + i * CB_BUCKET_FENCE_SIZE, bucket->fence.bytes,
 			   bucket->fence_len);
 	}
-	router->nbuckets = desc->nbuckets;
-	router->layout_gen = desc->layout_gen;
-	router->attach_id = desc->attach_id;
+	router->nbuckets = set->nbuckets;
+	router->layout_gen = set->layout_gen;
+	router->attach_id = set->attach_id;
 	return true;
 }
 
@@ -219,20 +219,20 @@ cb_route_note_numbers(CbRouter *router)
 
 /* A router of the ranges as they are, NULL: the index is not attached. */
 static CbRouter *
-cb_route_read(Relation rel, CbDesc *desc)
+cb_route_read(Relation rel, CbBucketSet *set)
 {
 	for (;;)
 	{
-		CbRouter   *router = cb_route_make(desc->nbuckets + 8);
+		CbRouter   *router = cb_route_make(set->nbuckets + 8);
 		bool		attached;
 		bool		copied = false;
 
-		cb_desc_share(desc);
-		attached = desc->state == CB_DESC_ATTACHED &&
-			cb_desc_is_current(desc, rel);
+		cb_set_share(set);
+		attached = set->state == CB_SET_ATTACHED &&
+			cb_set_is_current(set, rel);
 		if (attached)
-			copied = cb_route_copy(router, desc);
-		LWLockRelease(&desc->lock);
+			copied = cb_route_copy(router, set);
+		LWLockRelease(&set->lock);
 		if (copied)
 		{
 			cb_route_note_numbers(router);
@@ -245,30 +245,30 @@ cb_route_read(Relation rel, CbDesc *desc)
 }
 
 /*
- * The router of the index's attachment, as it is now or was a moment ago; NULL:
- * it is not attached.  The slot keeps it until it is released to a mark from
- * before: a comparison function may come here as well.
+ * The router of the index's attachment, as it is now or was a moment ago;
+ * NULL:  it is not attached.  The slot keeps it until it is released to a mark
+ * from before: a comparison function may come here as well.
  *
  * No LWLock is held on entry.  At the first use of an attachment the journal's
  * head is looked at, so pages are read, and the publish lock is waited for.
- * Errors can be raised, one if the slot has no room for a router; no comparison
- * runs.
+ * Errors can be raised, one if the slot has no room for a router; no
+ * comparison runs.
  */
 CbRouter *
-cb_route_get(const CbKeyDesc *kd, CbDesc *desc)
+cb_route_get(const CbKeyDesc *kd, CbBucketSet *set)
 {
 	Oid			indexoid = RelationGetRelid(kd->rel);
 	CbRouterEntry *entry = cb_route_find(indexoid);
 	CbRouter   *router = entry->router;
 
-	if (router == NULL || router->attach_id != desc->attach_id ||
-		router->layout_gen != desc->layout_gen)
+	if (router == NULL || router->attach_id != set->attach_id ||
+		router->layout_gen != set->layout_gen)
 	{
 		uint64		known = router ? router->attach_id : 0;
 
-		router = cb_route_read(kd->rel, desc);
+		router = cb_route_read(kd->rel, set);
 		if (router != NULL && router->attach_id != known)
-			cb_route_check(kd->rel, desc, router->attach_id);
+			cb_route_check(kd->rel, set, router->attach_id);
 		entry = cb_route_find(indexoid);
 		if (entry->router != NULL)
 			cb_route_unref(entry->router);
@@ -298,26 +298,26 @@ cb_route_number(const CbRouter *router, int64 number, uint32 *low, uint32 *high)
 }
 
 /*
- * The bucket that holds what lies right of the cut, or left of it when going
- * backward: its place in the descriptor's list, if the router is up to date.
+ * The bucket that holds what lies right of the bound, or left of it when going
+ * backward: its place in the bucket set's list, if the router is up to date.
  * Comparisons run, unless numbers alone tell; no LWLock is held.
  */
 uint32
-cb_route_cut(const CbKeyDesc *kd, const CbRouter *router, const CbCut *cut,
-			 ScanDirection dir)
+cb_route_bound(const CbKeyDesc *kd, const CbRouter *router, const CbBound *bound,
+			   ScanDirection dir)
 {
-	uint32		low = 0;		/* the bound of this one is left of the cut */
+	uint32		low = 0;		/* that of this one is left of the bound */
 	uint32		high = router->nbuckets;
 	int			limit = ScanDirectionIsForward(dir) ? 0 : -1;
 
-	if (cut->kind == CB_CUT_KEYS && cut->is_number && router->has_numbers)
-		cb_route_number(router, DatumGetInt64(cut->keys[0].sk_argument),
+	if (bound->kind == CB_BOUND_KEYS && bound->is_number && router->has_numbers)
+		cb_route_number(router, DatumGetInt64(bound->keys[0].sk_argument),
 						&low, &high);
 	while (high - low > 1)
 	{
 		uint32		mid = low + (high - low) / 2;
 
-		if (cb_key_compare_cut(kd, cut, cb_route_fence(router, mid)) <= limit)
+		if (cb_key_compare_bound(kd, bound, cb_route_fence(router, mid)) <= limit)
 			low = mid;
 		else
 			high = mid;

@@ -14,18 +14,18 @@
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
-/* Shares desc->lock; false, without it: the attachment is gone. */
+/* Shares set->lock; false, without it: the attachment is gone. */
 static bool
-cb_seal_lock(CbDesc *desc, uint64 attach_id)
+cb_seal_lock(CbBucketSet *set, uint64 attach_id)
 {
-	cb_desc_share(desc);
-	if (desc->state == CB_DESC_ATTACHED && desc->attach_id == attach_id)
+	cb_set_share(set);
+	if (set->state == CB_SET_ATTACHED && set->attach_id == attach_id)
 		return true;
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&set->lock);
 	return false;
 }
 
-/* Owns what nobody owns; publish, desc->lock and bucket lock are held. */
+/* Owns what nobody owns; publish, set->lock and bucket lock are held. */
 static int
 cb_seal_take(CbBucket *bucket, CbPoolChunk **chunks)
 {
@@ -48,15 +48,16 @@ cb_seal_take(CbBucket *bucket, CbPoolChunk **chunks)
 /*
  * Owns the chunks of a bucket that nobody owns, oldest first, into an array of
  * CB_BUCKET_MAX_CHUNKS, and returns how many; they take no more entries.  None
- * if the bucket is not of this attachment any more, or the slot has no room.  A
- * negative result: the attachment is gone.
+ * if the bucket is not of this attachment any more, or the slot has no room.
+ * A negative result: the attachment is gone.
  *
  * No LWLock is held on entry, nor on return; the publish lock is waited for.
- * The slot owns the chunks until cb_bucket_retire(), or until it is released to
- * a mark from before, which the caller sees to, after an error as well (B3).
+ * The slot owns the chunks until cb_bucket_retire(), or until it is released
+ * to a mark from before, which the caller sees to, after an error as well
+ * (B3).
  */
 int
-cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
+cb_bucket_seal(CbBucketSet *set, uint64 attach_id, uint32 number,
 			   CbPoolChunk **chunks)
 {
 	CbBucket   *bucket = &cb_pool_buckets[number];
@@ -66,20 +67,20 @@ cb_bucket_seal(CbDesc *desc, uint64 attach_id, uint32 number,
 		return 0;
 
 	/* nobody fills the chunk that takes entries */
-	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-	if (!cb_seal_lock(desc, attach_id))
+	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
+	if (!cb_seal_lock(set, attach_id))
 		n = -1;
 	else
 	{
-		if (bucket->desc == desc->number)
+		if (bucket->set == set->number)
 		{
 			LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
 			n = cb_seal_take(bucket, chunks);
 			LWLockRelease(&bucket->lock);
 		}
-		LWLockRelease(&desc->lock);
+		LWLockRelease(&set->lock);
 	}
-	LWLockRelease(&desc->publish);
+	LWLockRelease(&set->publish);
 	return n;
 }
 
@@ -101,7 +102,7 @@ cb_seal_unlink(CbBucket *bucket, CbPoolChunk *chunk, TimestampTz now)
 	(void) cb_chunk_release(&chunk->chunk); /* the owner's hold is left */
 }
 
-/* Takes owned chunks out of a bucket's list; desc->lock is shared. */
+/* Takes owned chunks out of a bucket's list; set->lock is shared. */
 static void
 cb_seal_unlink_all(CbBucket *bucket, CbPoolChunk **chunks, int n,
 				   TimestampTz now)
@@ -130,27 +131,27 @@ cb_seal_is_listed(CbPoolChunk **chunks, int n)
  * entry; cannot fail.
  */
 void
-cb_bucket_retire(CbDesc *desc, CbPoolChunk **chunks, int n)
+cb_bucket_retire(CbBucketSet *set, CbPoolChunk **chunks, int n)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
 	/* owned chunks keep it attached */
-	cb_desc_share(desc);
+	cb_set_share(set);
 	for (int i = 0; i < n; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[chunks[i]->bucket];
 
-		if (bucket->desc == desc->number)
+		if (bucket->set == set->number)
 			cb_seal_unlink_all(bucket, &chunks[i], 1, now);
 	}
 	/* ranges that were split list their chunks more than once */
-	for (uint32 i = 0; i < desc->nbuckets && cb_seal_is_listed(chunks, n); i++)
-		cb_seal_unlink_all(&cb_pool_buckets[desc->buckets[i]], chunks, n, now);
-	LWLockRelease(&desc->lock);
+	for (uint32 i = 0; i < set->nbuckets && cb_seal_is_listed(chunks, n); i++)
+		cb_seal_unlink_all(&cb_pool_buckets[set->buckets[i]], chunks, n, now);
+	LWLockRelease(&set->lock);
 
 	for (int i = 0; i < n; i++)
 		cb_slot_retire(chunks[i]);
-	ConditionVariableBroadcast(&desc->cv);
+	ConditionVariableBroadcast(&set->cv);
 }
 
 /*
@@ -187,61 +188,61 @@ cb_bucket_set_place(uint32 number, uint64 attach_id, const CbRangePlace *place)
 
 /*
  * Where a sweep is to be gone on with; all zero if there is no such place, or
- * the attachment is gone.  The sweep lock is held; desc->lock is taken for a
+ * the attachment is gone.  The sweep lock is held; set->lock is taken for a
  * moment.
  */
 CbSweepPlace
-cb_desc_get_sweep_place(CbDesc *desc, uint64 attach_id)
+cb_set_get_sweep_place(CbBucketSet *set, uint64 attach_id)
 {
 	CbSweepPlace place = {0};
 
-	if (cb_seal_lock(desc, attach_id))
+	if (cb_seal_lock(set, attach_id))
 	{
-		place = desc->sweep_place;
-		LWLockRelease(&desc->lock);
+		place = set->sweep_place;
+		LWLockRelease(&set->lock);
 	}
 	return place;
 }
 
 /* Notes it; nothing is done if the attachment is gone.  Locks as above. */
 void
-cb_desc_set_sweep_place(CbDesc *desc, uint64 attach_id,
-						const CbSweepPlace *place)
+cb_set_set_sweep_place(CbBucketSet *set, uint64 attach_id,
+					   const CbSweepPlace *place)
 {
-	if (cb_seal_lock(desc, attach_id))
+	if (cb_seal_lock(set, attach_id))
 	{
-		desc->sweep_place = *place;
-		LWLockRelease(&desc->lock);
+		set->sweep_place = *place;
+		LWLockRelease(&set->lock);
 	}
 }
 
 /*
- * Where the attachment stands in the journal; false: it is gone, and *positions
- * says nothing.  The head is read first, under the publish lock: what was
- * published before the call lies below it, and what is published later lies at
- * it or above, so no entry comes below min any more.  No LWLock is held on
- * entry, nor on return; raises no error.
+ * Where the attachment stands in the journal; false: it is gone, and
+ * *positions says nothing.  The head is read first, under the publish lock:
+ * what was published before the call lies below it, and what is published
+ * later lies at it or above, so no entry comes below min any more.  No LWLock
+ * is held on entry, nor on return; raises no error.
  */
 bool
-cb_bucket_positions(CbDesc *desc, uint64 attach_id,
+cb_bucket_positions(CbBucketSet *set, uint64 attach_id,
 					CbBucketPositions *positions)
 {
 	bool		attached;
 
 	/* whatever is published from here on lies at head or above */
-	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-	attached = cb_seal_lock(desc, attach_id);
-	positions->from = desc->from;
-	positions->head = positions->min = desc->head;
-	positions->again = cb_load_relaxed(&desc->again);
-	LWLockRelease(&desc->publish);
+	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
+	attached = cb_seal_lock(set, attach_id);
+	positions->from = set->from;
+	positions->head = positions->min = set->head;
+	positions->again = cb_load_relaxed(&set->again);
+	LWLockRelease(&set->publish);
 	if (!attached)
 		return false;
 	positions->failing_bytes = 0;
 
-	for (uint32 i = 0; i < desc->nbuckets; i++)
+	for (uint32 i = 0; i < set->nbuckets; i++)
 	{
-		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+		CbBucket   *bucket = &cb_pool_buckets[set->buckets[i]];
 
 		LWLockAcquire(&bucket->lock, LW_SHARED);
 		for (uint32 j = 0; j < bucket->nchunks; j++)
@@ -256,7 +257,7 @@ cb_bucket_positions(CbDesc *desc, uint64 attach_id,
 		}
 		LWLockRelease(&bucket->lock);
 	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&set->lock);
 	return true;
 }
 
@@ -278,20 +279,20 @@ cb_seal_count_free(CbBucket *bucket)
 
 /*
  * The bucket of this attachment with most chunks that nobody owns, or CB_NONE;
- * not one that fails.  A hint once it returns.  Takes desc->lock and buckets'
+ * not one that fails.  A hint once it returns.  Takes set->lock and buckets'
  * locks, shared.
  */
 uint32
-cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
+cb_bucket_find_fullest(CbBucketSet *set, uint64 attach_id)
 {
 	uint32		found = CB_NONE;
 	uint32		most = 0;
 
-	if (!cb_seal_lock(desc, attach_id))
+	if (!cb_seal_lock(set, attach_id))
 		return CB_NONE;
-	for (uint32 i = 0; i < desc->nbuckets; i++)
+	for (uint32 i = 0; i < set->nbuckets; i++)
 	{
-		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+		CbBucket   *bucket = &cb_pool_buckets[set->buckets[i]];
 		uint32		n;
 
 		/* a look without its lock tells which are worth it */
@@ -306,28 +307,28 @@ cb_bucket_find_fullest(CbDesc *desc, uint64 attach_id)
 			found = bucket->number;
 		}
 	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&set->lock);
 	return found;
 }
 
 /*
- * A bucket with a chunk whose first entry lies below pos, and that nobody owns,
- * or CB_NONE; *owned: a chunk with such an entry is being flushed by others, so
- * the caller may wait for desc->cv.  failing: may it be a bucket that fails?
- * Takes desc->lock and buckets' locks, shared.
+ * A bucket with a chunk whose first entry lies below pos, and that nobody
+ * owns, or CB_NONE; *owned: a chunk with such an entry is being flushed by
+ * others, so the caller may wait for set->cv.  failing: may it be a bucket
+ * that fails?  Takes set->lock and buckets' locks, shared.
  */
 uint32
-cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool failing,
+cb_bucket_find_below(CbBucketSet *set, uint64 attach_id, CbPos pos, bool failing,
 					 bool *owned)
 {
 	uint32		found = CB_NONE;
 
 	*owned = false;
-	if (!cb_seal_lock(desc, attach_id))
+	if (!cb_seal_lock(set, attach_id))
 		return CB_NONE;
-	for (uint32 i = 0; i < desc->nbuckets && found == CB_NONE; i++)
+	for (uint32 i = 0; i < set->nbuckets && found == CB_NONE; i++)
 	{
-		CbBucket   *bucket = &cb_pool_buckets[desc->buckets[i]];
+		CbBucket   *bucket = &cb_pool_buckets[set->buckets[i]];
 
 		if (!failing && cb_bucket_is_failing(bucket))
 			continue;
@@ -345,6 +346,6 @@ cb_bucket_find_below(CbDesc *desc, uint64 attach_id, CbPos pos, bool failing,
 		}
 		LWLockRelease(&bucket->lock);
 	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&set->lock);
 	return found;
 }

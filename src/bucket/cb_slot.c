@@ -48,9 +48,9 @@ cb_slot_mark(void)
 }
 
 /*
- * Is there room for so many more pins and owned chunks?  To be asked before any
- * is taken, with no lock held: the first time it sees to it that all is given
- * back when the process ends.
+ * Is there room for so many more pins and owned chunks?  To be asked before
+ * any is taken, with no lock held: the first time it sees to it that all is
+ * given back when the process ends.
  */
 bool
 cb_slot_has_room(int npins, int nowned)
@@ -156,6 +156,6 @@ cb_slot_release_to(CbSlotMark mark)
 	}
 	if (!disowned)
 		return;
-	for (uint32 i = 0; i < cb_pool->ndescs; i++)
-		ConditionVariableBroadcast(&cb_pool_descs[i].cv);
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
+		ConditionVariableBroadcast(&cb_pool_sets[i].cv);
 }

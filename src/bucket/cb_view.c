@@ -8,10 +8,10 @@
  * are searched later with no lock, as long as the chunks are pinned.
  *
  * Chunks are sorted when they are read, not when they are written: a reader
- * that meets a long unsorted tail sorts a copy of the order, and installs it
+ * that meets a long unsorted part sorts a copy of the order, and installs it
  * if nobody else can be reading the chunk's order: it holds the bucket's lock
  * exclusively, its holders are its lists and this reader's pin, nobody owns
- * it; and if other buckets list it, the descriptor's lock is held exclusively,
+ * it; and if other buckets list it, the bucket set's lock is held exclusively,
  * too, if it could be had at once: else the copy serves this reader only.  The
  * bucket may have been joined with another one since the view was opened; then
  * its lock says nothing.
@@ -25,12 +25,12 @@
 #include "miscadmin.h"
 
 /* unsorted entries of a chunk that a reader goes through one by one, at most */
-#define CB_VIEW_TAIL_MAX	64
+#define CB_VIEW_UNSORTED_MAX	64
 
 typedef struct CbViewProbe
 {
 	const CbKeyDesc *kd;
-	const CbCut *cut;
+	const CbBound *bound;
 } CbViewProbe;
 
 /* ---------- opening and closing ---------- */
@@ -48,7 +48,7 @@ cb_view_is_filtered(const CbBucketView *view, uint32 chunk)
 }
 
 /*
- * Pins what the bucket's list has, as far as the scan wants it.  desc->lock is
+ * Pins what the bucket's list has, as far as the scan wants it.  set->lock is
  * shared; the slot has room.
  */
 static void
@@ -89,27 +89,27 @@ cb_view_pin_chunks(CbBucketView *view)
 static bool
 cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 {
-	CbDesc	   *desc = view->desc;
+	CbBucketSet *set = view->set;
 
-	cb_desc_share(desc);
-	if (desc->state != CB_DESC_ATTACHED ||
-		desc->attach_id != router->attach_id ||
-		desc->layout_gen != router->layout_gen)
+	cb_set_share(set);
+	if (set->state != CB_SET_ATTACHED ||
+		set->attach_id != router->attach_id ||
+		set->layout_gen != router->layout_gen)
 	{
-		LWLockRelease(&desc->lock);
+		LWLockRelease(&set->lock);
 		return false;
 	}
-	view->attach_id = desc->attach_id;
-	view->from = desc->from;
-	view->swept = cb_load_acquire(&desc->tail) >= desc->from;
-	view->again = cb_load_acquire(&desc->again);
-	view->bucket = &cb_pool_buckets[desc->buckets[i]];
+	view->attach_id = set->attach_id;
+	view->from = set->from;
+	view->swept = cb_load_acquire(&set->tail) >= set->from;
+	view->again = cb_load_acquire(&set->again);
+	view->bucket = &cb_pool_buckets[set->buckets[i]];
 	CB_TEST_POINT("view-pin");
 	cb_view_pin_chunks(view);
 	/* after the list of chunks was read: set before one leaves it */
 	pg_read_barrier();
-	view->spills = cb_load_acquire(&desc->spills);
-	LWLockRelease(&desc->lock);
+	view->spills = cb_load_acquire(&set->spills);
+	LWLockRelease(&set->lock);
 
 	view->lo = cb_route_fence(router, i);
 	view->hi = i + 1 < router->nbuckets ? cb_route_fence(router, i + 1) : NULL;
@@ -117,9 +117,9 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 }
 
 /*
- * Pins the chunks of the bucket that holds what lies right [left] of the cut;
- * if the view has a hash, only those that may hold it.  attach_id 0 in the
- * view: the index has no buckets, or the slot no room; the scan reads the
+ * Pins the chunks of the bucket that holds what lies right [left] of the
+ * bound; if the view has a hash, only those that may hold it.  attach_id 0 in
+ * the view: the index has no buckets, or the slot no room; the scan reads the
  * journal then.  Whoever calls this releases to a mark from before, after an
  * error, too.
  *
@@ -128,7 +128,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
  * long as the pins.
  */
 void
-cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					CbBucketView *view)
 {
 	view->mark = cb_slot_mark();
@@ -136,16 +136,16 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	view->spills = 0;
 	view->nchunks = 0;
 	view->lo = view->hi = NULL;
-	view->desc = cb_desc_find(kd->rel);
-	if (view->desc == NULL ||
+	view->set = cb_set_find(kd->rel);
+	if (view->set == NULL ||
 		!cb_slot_has_room(CB_BUCKET_MAX_CHUNKS, 0))
 		return;
 	for (;;)
 	{
-		CbRouter   *router = cb_route_get(kd, view->desc);
+		CbRouter   *router = cb_route_get(kd, view->set);
 
 		if (router == NULL ||
-			cb_view_pin(view, router, cb_route_cut(kd, router, cut, dir)))
+			cb_view_pin(view, router, cb_route_bound(kd, router, bound, dir)))
 			return;
 		cb_slot_release_to(view->mark);
 		CHECK_FOR_INTERRUPTS();
@@ -163,10 +163,10 @@ cb_bucket_view_is_late(const CbBucketView *view)
 	if (view->attach_id == 0 || view->swept)
 		return false;
 	/* "again" begins anew with an attachment: its number is looked at later */
-	if (cb_load_acquire(&view->desc->again) != view->again)
+	if (cb_load_acquire(&view->set->again) != view->again)
 		return true;
 	pg_read_barrier();
-	return view->desc->attach_id != view->attach_id;
+	return view->set->attach_id != view->attach_id;
 }
 
 /*
@@ -194,7 +194,8 @@ cb_view_compare(const void *a, const void *b, void *arg)
 
 /*
  * Does the bucket of the view, and no other one, list the chunk?  While nobody
- * owns it, the chunk names one that does; that changes with desc->lock EXCL only.
+ * owns it, the chunk names one that does; that changes with set->lock EXCL
+ * only.
  */
 static bool
 cb_view_lists_alone(const CbBucketView *view, const CbPoolChunk *chunk)
@@ -207,8 +208,9 @@ cb_view_lists_alone(const CbBucketView *view, const CbPoolChunk *chunk)
 /*
  * Makes the order the chunk's own, if nobody else can be reading that.  The
  * bucket's lock keeps new readers and owners out if it is the only one that
- * lists the chunk, else the descriptor's does, for which no reader waits.  What
- * several buckets list takes no entries, so who publishes does not matter.
+ * lists the chunk, else the bucket set's does, for which no reader waits.
+ * What several buckets list takes no entries, so who publishes does not
+ * matter.
  */
 static bool
 cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
@@ -218,37 +220,37 @@ cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 	bool		installed = false;
 
 	if (!shared)
-		cb_desc_share(view->desc);
-	else if (!LWLockConditionalAcquire(&view->desc->lock, LW_EXCLUSIVE))
+		cb_set_share(view->set);
+	else if (!LWLockConditionalAcquire(&view->set->lock, LW_EXCLUSIVE))
 		return false;
 	LWLockAcquire(&view->bucket->lock, LW_EXCLUSIVE);
 	if ((shared || cb_view_lists_alone(view, chunk)) &&
 		cb_load_acquire(&chunk->chunk.holders) == chunk->nlists + 1 &&
 		cb_load_acquire(&chunk->chunk.owner) == 0 &&
-		view->desc->attach_id == view->attach_id)
+		view->set->attach_id == view->attach_id)
 	{
 		cb_chunk_install_order(&chunk->chunk, order, n);
 		installed = true;
 	}
 	LWLockRelease(&view->bucket->lock);
-	LWLockRelease(&view->desc->lock);
+	LWLockRelease(&view->set->lock);
 	return installed;
 }
 
 /*
- * Is chunk i sorted rather than gone through?  Also a short tail is, when readers
- * have gone through it so often that sorting would have cost less.
+ * Is chunk i sorted rather than gone through?  Also a short part is, when
+ * readers have gone through it so often that sorting would have cost less.
  */
 static bool
 cb_view_should_sort(CbBucketView *view, int i)
 {
 	CbPoolChunk *chunk = view->chunks[i].chunk;
-	uint32		tail = view->chunks[i].count - view->chunks[i].nsorted;
+	uint32		unsorted = view->chunks[i].count - view->chunks[i].nsorted;
 	uint32		passed;
 
-	if (tail == 0 || tail > CB_VIEW_TAIL_MAX)
-		return tail > 0;
-	passed = cb_load_relaxed(&chunk->passed) + tail;
+	if (unsorted == 0 || unsorted > CB_VIEW_UNSORTED_MAX)
+		return unsorted > 0;
+	passed = cb_load_relaxed(&chunk->passed) + unsorted;
 	cb_store_relaxed(&chunk->passed, passed > view->chunks[i].count ? 0 : passed);
 	return passed > view->chunks[i].count;
 }
@@ -283,11 +285,11 @@ cb_view_probe(const void *entry, void *arg)
 {
 	CbViewProbe *probe = arg;
 
-	return cb_key_compare_cut(probe->kd, probe->cut, (IndexTuple) entry) <= 0 ?
+	return cb_key_compare_bound(probe->kd, probe->bound, (IndexTuple) entry) <= 0 ?
 		-1 : 1;
 }
 
-/* How many of the entries in this order lie left of the cut. */
+/* How many of the entries in this order lie left of the bound. */
 static uint32
 cb_view_search_order(const CbChunk *chunk, const uint16 *order, uint32 n,
 					 CbViewProbe *probe)
@@ -307,31 +309,31 @@ cb_view_search_order(const CbChunk *chunk, const uint16 *order, uint32 n,
 }
 
 static bool
-cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbCut *lo,
-				   const CbCut *hi)
+cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbBound *lo,
+				   const CbBound *hi)
 {
-	return cb_key_compare_cut(kd, lo, itup) > 0 &&
-		cb_key_compare_cut(kd, hi, itup) <= 0;
+	return cb_key_compare_bound(kd, lo, itup) > 0 &&
+		cb_key_compare_bound(kd, hi, itup) <= 0;
 }
 
-/* Puts an entry of the tail into its place among the n of the range. */
+/* Puts an unsorted entry into its place among the n of the range. */
 static void
 cb_view_insert(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order, int n,
 			   uint16 place)
 {
 	IndexTuple	itup = (IndexTuple) cb_chunk_at(chunk, place);
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
-	CbViewProbe probe = {.kd = kd, .cut = &cut};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = itup};
+	CbViewProbe probe = {.kd = kd,.bound = &bound};
 	uint32		at = cb_view_search_order(chunk, order, n, &probe);
 
 	memmove(&order[at + 1], &order[at], (n - at) * sizeof(uint16));
 	order[at] = place;
 }
 
-/* Has the unsorted tail entries between the cuts? */
+/* Has the unsorted part entries between the bounds? */
 static bool
-cb_view_has_tail(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
-				 uint32 nsorted, const CbCut *lo, const CbCut *hi)
+cb_view_has_unsorted(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
+					 uint32 nsorted, const CbBound *lo, const CbBound *hi)
 {
 	for (uint32 i = nsorted; i < count; i++)
 	{
@@ -341,14 +343,17 @@ cb_view_has_tail(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 	return false;
 }
 
-/* A copy of the range of the run, with what the tail has between the cuts. */
+/*
+ * A copy of the range of the run, with what the unsorted part has between the
+ * bounds.
+ */
 static void
 cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
-				uint32 nsorted, const CbCut *lo, const CbCut *hi,
+				uint32 nsorted, const CbBound *lo, const CbBound *hi,
 				CbChunkRange *range)
 {
-	CbViewProbe low = {.kd = kd, .cut = lo};
-	CbViewProbe high = {.kd = kd, .cut = hi};
+	CbViewProbe low = {.kd = kd,.bound = lo};
+	CbViewProbe high = {.kd = kd,.bound = hi};
 	uint32		from = cb_chunk_search(chunk, 0, nsorted, false,
 									   cb_view_probe, &low);
 	uint32		to = cb_chunk_search(chunk, from, nsorted, true,
@@ -370,15 +375,15 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 }
 
 /*
- * Finds the near cut in all chunks of the view at once, before they are asked
- * for their ranges.  Comparison functions run, with no lock held: the pins keep
- * the chunks.
+ * Finds the near bound in all chunks of the view at once, before they are
+ * asked for their ranges.  Comparison functions run, with no lock held: the
+ * pins keep the chunks.
  */
 void
 cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
-					  const CbCut *near)
+					  const CbBound *near)
 {
-	CbViewProbe probe = {.kd = kd, .cut = near};
+	CbViewProbe probe = {.kd = kd,.bound = near};
 	CbChunkSearch searches[CB_BUCKET_MAX_CHUNKS];
 
 	for (int i = 0; i < view->nchunks; i++)
@@ -389,7 +394,7 @@ cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
 		searches[i].chunk = chunk;
 		searches[i].from = 0;
 		searches[i].to = n;
-		if (cb_cut_is_at_end(near) && n > 0 &&
+		if (cb_bound_is_at_end(near) && n > 0 &&
 			cb_view_probe(cb_chunk_at(chunk, cb_chunk_item(chunk, n - 1)->order),
 						  &probe) < 0)
 			searches[i].from = n;
@@ -403,15 +408,15 @@ cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
 }
 
 /*
- * The run from the near cut on, as it stands in chunk i.  It is searched
+ * The run from the near bound on, as it stands in chunk i.  It is searched
  * again if it has become longer, by sorting.
  */
 static void
 cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
-					   const CbCut *near, ScanDirection dir,
+					   const CbBound *near, ScanDirection dir,
 					   CbChunkRange *range)
 {
-	CbViewProbe probe = {.kd = kd, .cut = near};
+	CbViewProbe probe = {.kd = kd,.bound = near};
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
 	uint32		nsorted = view->chunks[i].nsorted;
 	uint32		left = view->chunks[i].nsearched == nsorted ?
@@ -425,14 +430,14 @@ cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
 	range->order = range->n > 0 ? &cb_chunk_item(chunk, from)->order : NULL;
 }
 
-/* The part between the cuts of an order of all entries. */
+/* The part between the bounds of an order of all entries. */
 static void
-cb_view_cut_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
-				  uint32 n, const CbCut *lo, const CbCut *hi,
-				  CbChunkRange *range)
+cb_view_limit_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
+					uint32 n, const CbBound *lo, const CbBound *hi,
+					CbChunkRange *range)
 {
-	CbViewProbe low = {.kd = kd, .cut = lo};
-	CbViewProbe high = {.kd = kd, .cut = hi};
+	CbViewProbe low = {.kd = kd,.bound = lo};
+	CbViewProbe high = {.kd = kd,.bound = hi};
 	uint32		from = cb_view_search_order(chunk, order, n, &low);
 
 	range->order = order + from;
@@ -442,18 +447,18 @@ cb_view_cut_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
 }
 
 /*
- * The entries of chunk i of the view between two cuts, or, if range->open, from
- * the near one on.  What is palloc'd, in the current memory context, and the
- * chunk, must stay while the range is used.  Comparison functions run, with no
- * lock held.
+ * The entries of chunk i of the view between two bounds, or, if range->open,
+ * from the near one on.  What is palloc'd, in the current memory context, and
+ * the chunk, must stay while the range is used.  Comparison functions run,
+ * with no lock held.
  *
- * A chunk that is sorted here needs desc->lock for a moment, exclusively only
- * if that is free at once, and the bucket's lock after it; no LWLock is held on
- * entry.
+ * A chunk that is sorted here needs set->lock for a moment, exclusively only
+ * if that is free at once, and the bucket's lock after it; no LWLock is held
+ * on entry.
  */
 void
 cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
-					 const CbCut *lo, const CbCut *hi, ScanDirection dir,
+					 const CbBound *lo, const CbBound *hi, ScanDirection dir,
 					 CbChunkRange *range)
 {
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
@@ -464,8 +469,8 @@ cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
 	if (cb_view_should_sort(view, i))
 		order = cb_view_sort(kd, view, i);
 	if (order != NULL)
-		cb_view_cut_order(kd, chunk, order, count, lo, hi, range);
-	else if (cb_view_has_tail(kd, chunk, count, view->chunks[i].nsorted, lo, hi))
+		cb_view_limit_order(kd, chunk, order, count, lo, hi, range);
+	else if (cb_view_has_unsorted(kd, chunk, count, view->chunks[i].nsorted, lo, hi))
 		cb_view_collect(kd, chunk, count, view->chunks[i].nsorted, lo, hi,
 						range);
 	else

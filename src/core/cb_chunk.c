@@ -24,7 +24,7 @@
 
 #define CB_CHUNK_MIN_RUN	8	/* shorter runs are filled up by insertion */
 #define CB_CHUNK_MAX_RUNS	20	/* each is at least twice the next one */
-#define CB_CHUNK_GALLOP		6	/* run/tail from which on searching pays */
+#define CB_CHUNK_GALLOP		6	/* run/rest from which on searching pays */
 
 /* what a sort needs at hand */
 typedef struct CbChunkSort
@@ -35,7 +35,7 @@ typedef struct CbChunkSort
 	uint16_t   *scratch;
 } CbChunkSort;
 
-/* a sorted piece of the tail */
+/* a sorted piece of the rest */
 typedef struct CbChunkRun
 {
 	uint32_t	start;
@@ -136,7 +136,7 @@ cb_chunk_ranked(const CbChunkSort *s, uint32_t rank)
 }
 
 /*
- * Length of the sorted run at the start of places.  Publications come sorted,
+ * Length of the sorted part at the start of places.  Publications come sorted,
  * so there are such.
  */
 static uint32_t
@@ -212,11 +212,11 @@ cb_chunk_pop_run(const CbChunkSort *s, uint16_t *places, CbChunkRun *runs,
 }
 
 /*
- * Merge sort of the tail from the runs it is made of.  A run is merged with
+ * Merge sort of the rest from the runs it is made of.  A run is merged with
  * the one before unless that is twice as long: so few wait at any time.
  */
 static void
-cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *places, uint32_t n)
+cb_chunk_sort_rest(const CbChunkSort *s, uint16_t *places, uint32_t n)
 {
 	CbChunkRun	runs[CB_CHUNK_MAX_RUNS];
 	int			nruns = 0;
@@ -248,8 +248,8 @@ cb_chunk_sort_tail(const CbChunkSort *s, uint16_t *places, uint32_t n)
 }
 
 /*
- * The first rank >= from of the run whose entry comes after the other: by steps
- * that double, then by halving.  Equal entries of the run are older.
+ * The first rank >= from of the run whose entry comes after the other: by
+ * steps that double, then by halving.  Equal entries of the run are older.
  */
 static uint32_t
 cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
@@ -280,7 +280,7 @@ cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
 	return low;
 }
 
-/* As gallop, one by one: for a run that is not much longer than the tail. */
+/* As gallop, one by one: for a run that is not much longer than the rest. */
 static uint32_t
 cb_chunk_walk(const CbChunkSort *s, uint32_t from, uint32_t to,
 			  uint16_t place)
@@ -292,11 +292,11 @@ cb_chunk_walk(const CbChunkSort *s, uint32_t from, uint32_t to,
 }
 
 /*
- * Merges the sorted run with the sorted tail, which stands at the end of
+ * Merges the sorted part with the sorted rest, which stands at the end of
  * order: what is written never passes what is still to be read.
  */
 static void
-cb_chunk_merge_tail(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
+cb_chunk_merge_rest(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
 					uint32_t n)
 {
 	bool		far = nsorted / CB_CHUNK_GALLOP >= n - nsorted;
@@ -319,13 +319,13 @@ cb_chunk_merge_tail(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
 
 /*
  * Computes the sorted order of the first n entries (n >= nsorted), their
- * places, into order, which has room for n: merges the sorted run with the
- * tail.  Touches no shared state; scratch has room for n places.  The
+ * places, into order, which has room for n: merges the sorted part with the
+ * rest.  Touches no shared state; scratch has room for n places.  The
  * comparison may longjmp.  Stable: equal entries keep the order in which they
  * were appended.
  *
- * The tail is sorted by a natural merge sort, of the runs that it comes in;
- * where the sorted run is much longer, the tail's places in it are found by
+ * The rest is sorted by a natural merge sort, of the runs that it comes in;
+ * where the sorted part is much longer, the rest's places in it are found by
  * exponential search.
  */
 void
@@ -339,12 +339,12 @@ cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 
 	for (uint32_t i = nsorted; i < n; i++)
 		order[i] = cb_chunk_item(chunk, i)->place;
-	cb_chunk_sort_tail(&s, order + nsorted, n - nsorted);
-	cb_chunk_merge_tail(&s, order, nsorted, n);
+	cb_chunk_sort_rest(&s, order + nsorted, n - nsorted);
+	cb_chunk_merge_rest(&s, order, nsorted, n);
 }
 
 /*
- * Makes the first n entries the sorted run, in this order, which comes from
+ * Makes the first n entries the sorted part, in this order, which comes from
  * cb_chunk_sort() with the same n.  Under the caller's exclusive lock, with no
  * other holder that reads the order; cannot fail.
  */
@@ -358,7 +358,7 @@ cb_chunk_install_order(CbChunk *chunk, const uint16_t *order, uint32_t n)
 	cb_store_release(&chunk->nsorted, n);
 }
 
-/* Does the entry of this rank of the run lie left of the cut? */
+/* Does the entry of this rank of the run lie left of the bound? */
 static inline bool
 cb_chunk_is_left(const CbChunk *chunk, uint32_t rank, cb_chunk_probe probe,
 				 void *arg)
@@ -368,7 +368,7 @@ cb_chunk_is_left(const CbChunk *chunk, uint32_t rank, cb_chunk_probe probe,
 }
 
 /*
- * How many of ranks [from, to) of the sorted run lie left of the cut, plus
+ * How many of ranks [from, to) of the sorted part lie left of the bound, plus
  * from.  near: it is expected to lie not far from "from".  The caller holds
  * the chunk; the probe may longjmp.
  */

@@ -8,8 +8,8 @@
  * Entries are only ever appended, and never change or move (immutable below
  * the count), so whoever has the chunk pinned reads them without a lock.
  *
- * The first nsorted entries are a sorted run: item r's "order" is the place of
- * the entry of rank r.  The others are the unsorted tail.
+ * The first nsorted entries are a sorted part: item r's "order" is the place
+ * of the entry of rank r.  The others are the unsorted rest.
  *
  * Concurrency:
  *	append			one writer at a time (the caller's lock); publishes with a
@@ -37,7 +37,8 @@ typedef enum CbChunkState
 	CB_CHUNK_ACTIVE,			/* takes entries */
 	CB_CHUNK_SEALED,			/* takes no more */
 	CB_CHUNK_FLUSHING,			/* sealed, and owned by a flusher */
-	CB_CHUNK_RETIRED			/* applied and unlinked; freed by its last holder */
+	CB_CHUNK_RETIRED			/* applied and unlinked; freed by its last
+								 * holder */
 } CbChunkState;
 
 typedef struct CbItem
@@ -61,7 +62,7 @@ typedef struct CbChunk
 /* three-way comparison of two entries; may not return (longjmp) */
 typedef int (*cb_chunk_compare) (const void *a, const void *b, void *arg);
 
-/* where an entry lies as seen from some cut: < 0 left of it, else right */
+/* where an entry lies as seen from some bound: < 0 left of it, else right */
 typedef int (*cb_chunk_probe) (const void *entry, void *arg);
 
 #define CB_CHUNK_ALIGN(len)	(((len) + 7u) & ~(size_t) 7u)
@@ -119,16 +120,16 @@ extern void cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 						  uint16_t *scratch, cb_chunk_compare compare,
 						  void *arg);
 
-/* Makes the first n entries the sorted run, in this order. */
+/* Makes the first n entries the sorted part, in this order. */
 extern void cb_chunk_install_order(CbChunk *chunk, const uint16_t *order,
 								   uint32_t n);
 
-/* Searches ranks [from, to) of the sorted run for a cut's place. */
+/* Searches ranks [from, to) of the sorted part for a bound's place. */
 extern uint32_t cb_chunk_search(const CbChunk *chunk, uint32_t from,
 								uint32_t to, bool near, cb_chunk_probe probe,
 								void *arg);
 
-/* a search of ranks [from, to) of a chunk's sorted run; from is the result */
+/* a search of ranks [from, to) of a chunk's sorted part; from is the result */
 typedef struct CbChunkSearch
 {
 	const CbChunk *chunk;

@@ -14,9 +14,9 @@
  *	   (Two that race may leave the earlier of two neighbouring epochs.)
  *	b) The clock counts epochs and does not come back.  A stamp is the clock
  *	   modulo 65535, plus 1; 0: never.
- *	c) An age is below CB_HEAT_NEVER and exact, or it is CB_HEAT_NEVER.  That is
- *	   so as each slot is looked at once in CB_HEAT_SWEEP_EPOCHS epochs, and a
- *	   stamp of CB_HEAT_NEVER epochs is forgotten then: at most 32768 +
+ *	c) An age is below CB_HEAT_NEVER and exact, or it is CB_HEAT_NEVER.  That
+ *	   is so as each slot is looked at once in CB_HEAT_SWEEP_EPOCHS epochs, and
+ *	   a stamp of CB_HEAT_NEVER epochs is forgotten then: at most 32768 +
  *	   16384 + CB_HEAT_MAX_STEP epochs have passed since it was made, which is
  *	   well below 65535.
  *
@@ -46,7 +46,9 @@ typedef enum CbHeatKind
 /* the clock is never moved by more at once */
 #define CB_HEAT_MAX_STEP	4096
 
-/* in so many epochs all slots are looked at; their number is a multiple of it */
+/*
+ * in so many epochs all slots are looked at; their number is a multiple of it
+ */
 #define CB_HEAT_SWEEP_EPOCHS	16384
 #define CB_HEAT_SLOT_UNIT	CB_HEAT_SWEEP_EPOCHS
 
@@ -93,7 +95,9 @@ cb_heatmap_clock(const CbHeatMap *map)
 	return cb_load_relaxed(&((CbHeatMap *) map)->clock);
 }
 
-/* The class of an age, 0 .. CB_HEAT_CLASSES - 1, and the least age of a class. */
+/*
+ * The class of an age, 0 .. CB_HEAT_CLASSES - 1, and the least age of a class.
+ */
 static inline int
 cb_heatmap_class(uint32_t age)
 {

@@ -5,14 +5,15 @@
  *
  * The pool's S bytes are n buckets for c entries of r bytes; the index has m
  * leaves of a bytes.  If the same S bytes were a cache of leaves, a direct
- * update would hit with H_b = S / (m a), at most 1, and miss with M_b = 1 - H_b.
- * A flush of c entries, spread over the m / n leaves of a bucket, visits
+ * update would hit with H_b = S / (m a), at most 1, and miss with M_b = 1 -
+ * H_b.  A flush of c entries, spread over the m / n leaves of a bucket, visits
  *
  *	   rho = (m / n) (1 - (1 - n / m)^c)
  *
  * of them, so k = c / rho entries come to a visit and an entry has M_c = 1 / k
  * misses: M_r = M_c / M_b of a direct update's.  (If p entries in turn belong
- * to one leaf, a flush brings c / p times p, and a direct update misses M_b / p.)
+ * to one leaf, a flush brings c / p times p, and a direct update misses M_b /
+ * p.)
  *
  * That charges each visit alike.  But one with many entries touches more of
  * the leaf's lines: of L = a / 64 lines those that e k random touches hit,

@@ -27,7 +27,9 @@
 #define CB_MODEL_BUCKET_BYTES	65536	/* larger buckets bring no more */
 #define CB_MODEL_FADE_SHARE		0.9 /* of what can be saved at most */
 
-/* All are finite and not negative; counts are numbers that need not be whole. */
+/*
+ * All are finite and not negative; counts are numbers that need not be whole.
+ */
 typedef struct CbModelInput
 {
 	double		leaves;			/* m; below 1 counts as 1 */
@@ -36,8 +38,8 @@ typedef struct CbModelInput
 	double		entry_bytes;	/* r, > 0 */
 	double		buckets;		/* n; 0: as many as are large enough */
 	double		period;			/* p, >= 1: so many in turn go to one leaf */
-	double		stagger;		/* > 0: a bucket is flushed at so many times the
-								 * average; 1: all fill up together */
+	double		stagger;		/* > 0: a bucket is flushed at so many times
+								 * the average; 1: all fill up together */
 	double		uncached;		/* 0 to 1: leaves that are not in memory */
 	double		entries_per_visit;	/* k, if it is known; 0: to be computed */
 } CbModelInput;

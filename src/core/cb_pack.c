@@ -286,8 +286,8 @@ cb_pack_choose_tids(uint64_t least, uint64_t most, uint32_t n,
 {
 	uint64_t	first = cb_pack_tid_number(least, offset_bits);
 	uint64_t	last = cb_pack_tid_number(most, offset_bits);
-	CbPackTidForm	wide = {least >> 16 << offset_bits, offset_bits, false};
-	CbPackTidForm	tight = {first, cb_pack_width(last - first), true};
+	CbPackTidForm wide = {least >> 16 << offset_bits, offset_bits, false};
+	CbPackTidForm tight = {first, cb_pack_width(last - first), true};
 
 	wide.width += cb_pack_width((most >> 16) - (least >> 16));
 	return CB_PACK_TIGHT_HEAD + cb_pack_bytes(n, tight.width) <
@@ -305,7 +305,7 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
 	uint64_t	least = tids[0];
 	uint64_t	most = tids[0];
 	uint64_t	numbers[CB_PACK_BLOCK];
-	CbPackTidForm	how;
+	CbPackTidForm how;
 
 	for (uint32_t k = 1; k < n; k++)
 	{
@@ -438,8 +438,8 @@ cb_pack_set_sloped(const uint64_t *words, uint32_t n, uint64_t slope,
 }
 
 /*
- * Makes a column of ascending or descending numbers a sloped one, if that saves
- * two bits an entry.
+ * Makes a column of ascending or descending numbers a sloped one, if that
+ * saves two bits an entry.
  */
 static void
 cb_pack_try_slope(const uint64_t *words, uint32_t n, CbPackColumnForm *column)
@@ -632,7 +632,7 @@ cb_pack_survey(const CbPackEntry *entries, int n, CbPackShape *shape)
 	uint64_t	offsets = 0;
 	uint64_t	tids = 0;
 	uint32_t	lens = 0;
-	bool		text = true;
+	bool text = true;
 	bool		odd = true;
 	bool		heads_differ = false;
 
@@ -648,6 +648,7 @@ cb_pack_survey(const CbPackEntry *entries, int n, CbPackShape *shape)
 		info_differs |= entry->info ^ entries[0].info;
 		if (text)
 			text = cb_pack_is_text(entry->body, entry->len);
+
 		if (odd)
 		{
 			odd = entry->len > 0 && (*(const unsigned char *) entry->body & 1);
@@ -663,7 +664,8 @@ cb_pack_survey(const CbPackEntry *entries, int n, CbPackShape *shape)
 	shape->info_mask = info_differs;
 	shape->offset_bits = (uint8_t) cb_pack_width(offsets);
 	shape->form = text ? CB_PACK_FORM_TEXT :
-		odd && heads_differ ? CB_PACK_FORM_HEAD : CB_PACK_FORM_RAW;
+				odd && heads_differ ? CB_PACK_FORM_HEAD : CB_PACK_FORM_RAW;
+
 	return true;
 }
 
@@ -981,8 +983,8 @@ cb_pack_rest_shape(const CbPackRest *rest, CbPackShape *shape)
 /*
  * Copies the blob without the entries of n ascending ordinals to out, which
  * has room for len bytes, is 8-aligned, and not the blob.  The bytes written,
- * never more than len; kill hints are 0.  0: nothing is left, or the blob is
- * damaged and was not checked.
+ * never more than len; LP_DEAD hints are 0.  0: nothing is left, or the blob
+ * is damaged and was not checked.
  */
 size_t
 cb_pack_delete(const void *blob, size_t len, const uint16_t *ordinals, int n,

@@ -4,7 +4,8 @@
  *	  Packed leaves: a sequence of index entries as one compact blob.
  *
  * Lossless for any bodies in any order; small for those that are sorted.  The
- * format is described in cb_pack_format.h.  A blob lies at an 8-aligned address.
+ * format is described in cb_pack_format.h.  A blob lies at an 8-aligned
+ * address.
  *
  * A blob is divided into blocks of at most CB_PACK_BLOCK entries, of different
  * lengths.  The first entry of a block is O(1) to read, so a search goes over
@@ -37,7 +38,9 @@ typedef struct CbPackEntry
 	uint64_t	tid;			/* heap block << 16 | offset number */
 } CbPackEntry;
 
-/* where a blob's parts are; the block read last.  Holds no pointers but blob. */
+/*
+ * where a blob's parts are; the block read last.  Holds no pointers but blob.
+ */
 typedef struct CbPackReader
 {
 	const unsigned char *blob;
@@ -128,7 +131,7 @@ extern int	cb_pack_read_tids(const CbPackReader *reader, int i,
 extern int	cb_pack_heap_range(const CbPackReader *reader, int i,
 							   uint32_t *low, uint32_t *high);
 
-/* Kill hints: a bit an entry, 0 in a new blob. */
+/* LP_DEAD hints: a bit an entry, 0 in a new blob. */
 extern bool cb_pack_is_dead(const void *blob, int i);
 extern bool cb_pack_has_dead(const void *blob); /* of any entry */
 extern bool cb_pack_set_dead(void *blob, int i);

@@ -7,7 +7,7 @@
  *
  *	  header		CbPackHeader, 16 bytes
  *	  directory		CbPackBlock, 10 bytes a block
- *	  kill hints	a bit an entry
+ *	  LP_DEAD hints	a bit an entry
  *	  infos			0, 1 (one bit differs) or 16 bits an entry
  *	  prefix		what all contents of BYTES blocks begin with
  *	  blocks		see below, each from a byte boundary
@@ -50,13 +50,13 @@
  *					front, which differs between neighbours) is stored apart
  *
  * Bytes an entry in a leaf of 8 kB, a plain tuple with its line pointer after
- * it (make -C test/unit bench): neighbours of 5 million random bigints 9.3 / 20,
- * a thousand distinct bigints 2.5 / 20, serial 4.1 / 20, with rows in the same
- * order 2.1 to 2.3 / 20, timestamps of 1000 events a second so 3.0 / 20 (3.3
- * not sloped, 3.6 with wide TIDs), uuid 17.4 / 28, URLs of 50 characters
- * 15 / 68.  Blocks of 64 make words one bit wider than blocks of 32 do, and what
- * is once a block, 19 to 26 bytes for a bigint, half as much; 128 gain nothing
- * more.  BYTES blocks of 16 are a tenth longer, and a fifth faster
+ * it (make -C test/unit bench): neighbours of 5 million random bigints 9.3 /
+ * 20, a thousand distinct bigints 2.5 / 20, serial 4.1 / 20, with rows in the
+ * same order 2.1 to 2.3 / 20, timestamps of 1000 events a second so 3.0 / 20
+ * (3.3 not sloped, 3.6 with wide TIDs), uuid 17.4 / 28, URLs of 50 characters
+ * 15 / 68.  Blocks of 64 make words one bit wider than blocks of 32 do, and
+ * what is once a block, 19 to 26 bytes for a bigint, half as much; 128 gain
+ * nothing more.  BYTES blocks of 16 are a tenth longer, and a fifth faster
  * to read at random: a block is parsed up to the entry that is asked for.
  *
  * Removing entries keeps the division in blocks, and their kinds, views, form

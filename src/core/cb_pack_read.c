@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_pack_read.c
- *	  Packed leaves: opening, reading, checking, kill hints.
+ *	  Packed leaves: opening, reading, checking, LP_DEAD hints.
  *
  * A blob may be damaged: nothing is taken from it that was not compared with
  * its length before.  That is done when a block is made the one at hand, and
@@ -13,7 +13,9 @@
 
 #define CB_PACK_CACHE_LINE	64
 
-/* bytes of a block's bodies that tell its first one, if that is a plain number */
+/*
+ * bytes of a block's bodies that tell its first one, if that is a plain number
+ */
 #define CB_PACK_FIRST_LEN	17
 
 /* The number of entries, as the blob's header says. */
@@ -33,7 +35,7 @@ cb_pack_nblocks(const void *blob)
 /*
  * Begins reading; looks at the blob's header only.  false: not a blob of this
  * length.  The reader may be copied by value; it points to the blob, which is
- * to stay as it is but for kill hints.
+ * to stay as it is but for LP_DEAD hints.
  */
 bool
 cb_pack_open(CbPackReader *reader, const void *blob, size_t len)
@@ -132,7 +134,8 @@ typedef struct CbPackTids
  * Finds the block of entry i, and its TIDs; false: damaged.  The blocks are
  * about equally long, so that a guess is near.
  */
-static inline __attribute__((always_inline)) bool
+static inline __attribute__((always_inline))
+bool
 cb_pack_find_block(const CbPackReader *reader, uint32_t i, CbPackTids *tids)
 {
 	const CbPackBlock *directory = cb_pack_directory(reader);
@@ -247,7 +250,8 @@ cb_pack_heap_range(const CbPackReader *reader, int i, uint32_t *low,
  * Reads which positions of a block of n entries are empty; the list of them is
  * at pos, which is moved behind it.
  */
-static bool __attribute__((noinline))
+static bool
+__attribute__((noinline))
 cb_pack_read_gone(CbPackReader *reader, uint32_t *pos, uint32_t n)
 {
 	uint32_t	ngone;
@@ -269,7 +273,8 @@ cb_pack_read_gone(CbPackReader *reader, uint32_t *pos, uint32_t n)
 }
 
 /* Reads the slope of word w; false: it is no sloped one, or damaged. */
-static bool __attribute__((noinline))
+static bool
+__attribute__((noinline))
 cb_pack_read_slope(CbPackReader *reader, uint32_t *pos, uint32_t w)
 {
 	if (CB_PACK_VIEW(reader->code[w]) != CB_PACK_SLOPED ||
@@ -372,7 +377,8 @@ cb_pack_load_block(CbPackReader *reader, uint32_t i)
 }
 
 /* The number of entries of [low, high), plus low, for which it is true. */
-static inline __attribute__((always_inline)) int
+static inline __attribute__((always_inline))
+int
 cb_pack_search_block(int low, int high, bool (*is_left) (void *arg, int i),
 					 void *arg)
 {
@@ -389,7 +395,8 @@ cb_pack_search_block(int low, int high, bool (*is_left) (void *arg, int i),
 }
 
 /* Made anew for each is_left() that it is called with. */
-static inline __attribute__((always_inline)) int
+static inline __attribute__((always_inline))
+int
 cb_pack_search_by(const CbPackReader *reader,
 				  bool (*is_left) (void *arg, int i), void *arg)
 {
@@ -505,8 +512,8 @@ cb_pack_find_bodies(const CbPackReader *reader, uint32_t *bodies)
 }
 
 /*
- * The first number of block b, whose bodies begin there; false: it is none that is
- * stored as it is, or damaged.
+ * The first number of block b, whose bodies begin there; false: it is none
+ * that is stored as it is, or damaged.
  */
 static inline bool
 cb_pack_first_number(const CbPackReader *reader, int b, uint32_t bodies,
@@ -527,7 +534,10 @@ cb_pack_first_number(const CbPackReader *reader, int b, uint32_t bodies,
 	return CB_PACK_VIEW(code) == CB_PACK_PLAIN;
 }
 
-/* As cb_pack_search_number(), -1 also where numbers are not stored as they are. */
+/*
+ * As cb_pack_search_number(), -1 also where numbers are not stored as they
+ * are.
+ */
 static int
 cb_pack_search_plain(CbPackReader *reader, int64_t number, bool or_equal)
 {
@@ -722,7 +732,8 @@ cb_pack_read_bytes(const CbPackReader *reader, uint32_t k, unsigned char *body)
 }
 
 /* cb_pack_read of any entry */
-static bool __attribute__((noinline))
+static bool
+__attribute__((noinline))
 cb_pack_read_any(CbPackReader *reader, uint32_t i, CbPackEntry *entry,
 				 unsigned char *body)
 {
@@ -872,7 +883,7 @@ cb_pack_check(const void *blob, size_t len)
 }
 
 /* ----------------------------------------------------------------
- * Kill hints
+ * LP_DEAD hints
  * ----------------------------------------------------------------
  */
 
@@ -884,7 +895,7 @@ cb_pack_hint(const void *blob, uint32_t i)
 		((const CbPackHeader *) blob)->nblocks * sizeof(CbPackBlock) + i / 8;
 }
 
-/* Is entry i's kill hint set?  False if there is no entry i. */
+/* Is entry i's LP_DEAD hint set?  False if there is no entry i. */
 bool
 cb_pack_is_dead(const void *blob, int i)
 {
@@ -894,7 +905,7 @@ cb_pack_is_dead(const void *blob, int i)
 						   __ATOMIC_RELAXED) >> (i & 7) & 1;
 }
 
-/* Is the kill hint of any entry set? */
+/* Is the LP_DEAD hint of any entry set? */
 bool
 cb_pack_has_dead(const void *blob)
 {
@@ -908,8 +919,9 @@ cb_pack_has_dead(const void *blob)
 }
 
 /*
- * Sets entry i's kill hint; true if it was not set before.  Under the page's
- * share lock: hints may be set by several at a time; one may get lost then.
+ * Sets entry i's LP_DEAD hint; true if it was not set before.  Under the
+ * page's share lock: hints may be set by several at a time; one may get lost
+ * then.
  */
 bool
 cb_pack_set_dead(void *blob, int i)
@@ -928,7 +940,7 @@ cb_pack_set_dead(void *blob, int i)
 	return true;
 }
 
-/* Clears all kill hints; nobody else looks at the blob. */
+/* Clears all LP_DEAD hints; nobody else looks at the blob. */
 void
 cb_pack_clear_dead(void *blob)
 {

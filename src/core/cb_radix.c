@@ -43,7 +43,7 @@ cb_radix_insertion_sort(CbRadixItem *items, size_t n)
 /* Distributes the items by one digit; counts becomes the places. */
 static void
 cb_radix_pass(const CbRadixItem *from, CbRadixItem *to, size_t n, int d,
-		   size_t *counts)
+			  size_t *counts)
 {
 	size_t		place = 0;
 

@@ -11,7 +11,7 @@
  * command is run all the same, and judges for itself.
  *
  * After DROP and SET TABLESPACE no index of the database is where it was: its
- * descriptors are removed, or one would be taken for valid when a file of the
+ * bucket sets are removed, or one would be taken for valid when a file of the
  * same name comes back.
  *
  *-------------------------------------------------------------------------
@@ -303,7 +303,7 @@ cb_dbcommands_process_utility(PlannedStmt *stmt, const char *query,
 	{
 		/* it may have moved, and failed afterwards */
 		if (command.moves)
-			cb_desc_forget_database(command.dboid);
+			cb_set_forget_database(command.dboid);
 		cb_dbcommands_resume();
 	}
 	PG_END_TRY();

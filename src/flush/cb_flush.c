@@ -21,7 +21,7 @@
 #include "base/cb_base.h"
 #include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
-#include "flush/cb_pace.h"
+#include "flush/cb_throttle.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
@@ -44,7 +44,7 @@
 typedef struct CbFlush
 {
 	Relation	rel;
-	CbDesc	   *desc;
+	CbBucketSet *set;
 	uint64		attach_id;
 	CbFlushCause cause;
 	CbKeyDesc	kd;
@@ -53,7 +53,8 @@ typedef struct CbFlush
 	int			n;
 	CbSortEntry *entries;
 	int			nmoved;			/* entries that have left, in their order */
-	int64		nspilled;		/* of these, entries that went to range buffers */
+	int64		nspilled;		/* of these, entries that went to range
+								 * buffers */
 	CbApplyStats stats;
 } CbFlush;
 
@@ -186,11 +187,11 @@ cb_flush_adapt(CbFlush *flush, uint32 bucket)
 		IndexTuple	separator = cb_tree_find_separator(&flush->kd, middle);
 
 		if (separator != NULL)
-			(void) cb_layout_split(&flush->kd, flush->desc, flush->attach_id,
+			(void) cb_layout_split(&flush->kd, flush->set, flush->attach_id,
 								   bucket, separator);
 	}
 	else if (cb_flush_may_join(flush))
-		(void) cb_layout_merge(flush->desc, flush->attach_id, bucket);
+		(void) cb_layout_merge(flush->set, flush->attach_id, bucket);
 }
 
 /*
@@ -221,33 +222,33 @@ cb_flush_move(CbFlush *flush, uint32 bucket)
 		cb_bucket_set_place(bucket, flush->attach_id, &place);
 	}
 	if (flush->nspilled > 0)
-		cb_fetch_add(&flush->desc->spills, 1);
+		cb_fetch_add(&flush->set->spills, 1);
 }
 
 /*
- * The chunks are owned.  Comparisons run; an error leaves them as they are, and
- * so does giving way: then false.
+ * The chunks are owned.  Comparisons run; an error leaves them as they are,
+ * and so does giving way: then false.
  */
 static bool
 cb_flush_apply(CbFlush *flush, uint32 bucket)
 {
 	cb_key_init(&flush->kd, flush->rel);
 	/* VACUUM removes what is dead itself, soon */
-	if (flush->cause != CB_FLUSH_VACUUM && cb_desc_may_ask(flush->desc))
-		cb_churn_begin(&flush->kd, cb_desc_has_churn(flush->desc));
+	if (flush->cause != CB_FLUSH_VACUUM && cb_set_may_ask(flush->set))
+		cb_dead_begin(&flush->kd, cb_set_has_versions(flush->set));
 	cb_flush_collect(flush);
 	CB_TEST_POINT("flush-sealed");
 	cb_key_sort(&flush->kd, flush->entries, flush->n);
 	cb_flush_move(flush, bucket);
 	CB_TEST_POINT("flush-applied");
-	cb_churn_end(&flush->kd);
+	cb_dead_end(&flush->kd);
 	if (flush->nmoved < flush->n)
 	{
 		cb_flush_count_bucket(flush);
 		return false;
 	}
 	cb_flush_adapt(flush, bucket);
-	cb_bucket_retire(flush->desc, flush->chunks, flush->nchunks);
+	cb_bucket_retire(flush->set, flush->chunks, flush->nchunks);
 	CB_TEST_POINT("flush-retired");
 	cb_flush_count_bucket(flush);
 	return true;
@@ -262,12 +263,12 @@ cb_flush_note_error(uint32 bucket)
 }
 
 static void
-cb_flush_forget_error(CbDesc *desc, uint64 attach_id, uint32 bucket)
+cb_flush_forget_error(CbBucketSet *set, uint64 attach_id, uint32 bucket)
 {
 	if (likely(!cb_bucket_is_failing(&cb_pool_buckets[bucket])))
 		return;
 	cb_failing_forget(&cb_pool_buckets[bucket].failing);
-	(void) cb_desc_show_error(desc, attach_id, "");
+	(void) cb_set_show_error(set, attach_id, "");
 }
 
 /*
@@ -275,10 +276,10 @@ cb_flush_forget_error(CbDesc *desc, uint64 attach_id, uint32 bucket)
  * it gave way.
  */
 static int
-cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
+cb_flush_chunks(Relation rel, CbBucketSet *set, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
-	CbFlush		flush = {.rel = rel, .desc = desc, .attach_id = attach_id,
+	CbFlush		flush = {.rel = rel,.set = set,.attach_id = attach_id,
 	.cause = cause};
 	CbSlotMark	mark = cb_slot_mark();
 	MemoryContext cxt;
@@ -287,7 +288,7 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "cache_batch flush",
 								ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
-	flush.nchunks = cb_bucket_seal(desc, attach_id, bucket, flush.chunks);
+	flush.nchunks = cb_bucket_seal(set, attach_id, bucket, flush.chunks);
 	if (flush.nchunks > 0)
 	{
 		PG_TRY();
@@ -301,7 +302,7 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 		PG_CATCH();
 		{
 			if (flush.kd.heap != NULL)
-				cb_desc_pause_asking(desc);
+				cb_set_pause_asking(set);
 			cb_flush_note_error(bucket);
 			cb_slot_release_to(mark);
 			PG_RE_THROW();
@@ -309,7 +310,7 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
 		PG_END_TRY();
 	}
 	if (flush.nchunks > 0)
-		cb_flush_forget_error(desc, attach_id, bucket);
+		cb_flush_forget_error(set, attach_id, bucket);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	return flush.nchunks;
@@ -322,69 +323,69 @@ cb_flush_chunks(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
  * truncated while entries from before the attachment are not swept.
  */
 static void
-cb_flush_truncate_locked(Relation rel, CbDesc *desc, uint64 attach_id)
+cb_flush_truncate_locked(Relation rel, CbBucketSet *set, uint64 attach_id)
 {
 	CbBucketPositions positions;
 	CbMetaPageData meta;
 
-	if (!cb_bucket_positions(desc, attach_id, &positions))
+	if (!cb_bucket_positions(set, attach_id, &positions))
 		return;
 	CB_TEST_POINT("flush-truncate");
 	cb_rel_read_meta(rel, NULL, &meta);
 	if (meta.journal_tail < positions.from)
 		return;
 	(void) cb_journal_truncate_to(rel, positions.min);
-	cb_desc_note_tail(desc, attach_id, positions.min);
+	cb_set_note_tail(set, attach_id, positions.min);
 }
 
 /* The same if it frees enough, or anything (all), and nobody else is at it. */
 static void
-cb_flush_truncate(Relation rel, CbDesc *desc, uint64 attach_id, bool all)
+cb_flush_truncate(Relation rel, CbBucketSet *set, uint64 attach_id, bool all)
 {
-	uint64		limit = cb_load_relaxed(&desc->journal_limit);
+	uint64		limit = cb_load_relaxed(&set->journal_limit);
 	uint64		min = all ? 1 : Min(limit / 8, CB_FLUSH_TRUNCATE_MIN);
 	CbBucketPositions positions;
 
-	if (!cb_bucket_positions(desc, attach_id, &positions) ||
-		positions.min < cb_load_relaxed(&desc->tail) + min)
+	if (!cb_bucket_positions(set, attach_id, &positions) ||
+		positions.min < cb_load_relaxed(&set->tail) + min)
 		return;
 	if (!ConditionalLockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return;
-	cb_flush_truncate_locked(rel, desc, attach_id);
+	cb_flush_truncate_locked(rel, set, attach_id);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 }
 
 /* ---------- callers ---------- */
 
 /*
- * A journal that is so many times as long as what failing buckets hold is worth
- * writing that to it again.
+ * A journal that is so many times as long as what failing buckets hold is
+ * worth writing that to it again.
  */
 #define CB_FLUSH_AGAIN_PART		4
 
 /* The bucket that keeps the tail of too long a journal back, or CB_NONE. */
 static uint32
-cb_flush_find_oldest(CbDesc *desc, uint64 attach_id)
+cb_flush_find_oldest(CbBucketSet *set, uint64 attach_id)
 {
 	CbBucketPositions positions;
 	uint64		length;
 	bool		owned;
 
-	if (!cb_bucket_positions(desc, attach_id, &positions))
+	if (!cb_bucket_positions(set, attach_id, &positions))
 		return CB_NONE;
 	length = positions.head - Min(positions.head, positions.min);
-	if (length <= cb_load_relaxed(&desc->journal_limit))
+	if (length <= cb_load_relaxed(&set->journal_limit))
 		return CB_NONE;
-	return cb_bucket_find_below(desc, attach_id, positions.min + length / 4,
+	return cb_bucket_find_below(set, attach_id, positions.min + length / 4,
 								length / CB_FLUSH_AGAIN_PART > positions.failing_bytes,
 								&owned);
 }
 
 /* Asks for the oldest bucket, if the journal is too long. */
 static void
-cb_flush_request_oldest(CbDesc *desc, uint64 attach_id)
+cb_flush_request_oldest(CbBucketSet *set, uint64 attach_id)
 {
-	uint32		bucket = cb_flush_find_oldest(desc, attach_id);
+	uint32		bucket = cb_flush_find_oldest(set, attach_id);
 
 	if (bucket != CB_NONE)
 		cb_queue_request(bucket, CB_FLUSH_LIMIT);
@@ -444,17 +445,17 @@ cb_flush_bucket_range(Relation rel, uint64 attach_id, uint32 bucket)
 }
 
 /*
- * Makes a bucket hold back the journal's tail no more.  One that fails gives its
- * entries to the journal again.
+ * Makes a bucket hold back the journal's tail no more.  One that fails gives
+ * its entries to the journal again.
  */
 static bool
-cb_flush_let_go(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
+cb_flush_let_go(Relation rel, CbBucketSet *set, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
 	if (cause == CB_FLUSH_LIMIT &&
 		cb_bucket_is_failing(&cb_pool_buckets[bucket]))
-		return cb_bucket_append_again(rel, desc, attach_id, bucket);
-	return cb_flush_chunks(rel, desc, attach_id, bucket, cause) > 0;
+		return cb_bucket_append_again(rel, set, attach_id, bucket);
+	return cb_flush_chunks(rel, set, attach_id, bucket, cause) > 0;
 }
 
 /*
@@ -472,18 +473,18 @@ cb_flush_let_go(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
  * the bucket counts as failing unless the query was cancelled.
  */
 bool
-cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
+cb_flush_bucket(Relation rel, CbBucketSet *set, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
 	if (cause == CB_FLUSH_READS)
 		return cb_flush_bucket_range(rel, attach_id, bucket);
 	if (RecoveryInProgress() ||
-		!cb_flush_let_go(rel, desc, attach_id, bucket, cause))
+		!cb_flush_let_go(rel, set, attach_id, bucket, cause))
 		return false;
-	cb_flush_truncate(rel, desc, attach_id, cause == CB_FLUSH_DELAY);
-	cb_desc_limit_journal(desc, attach_id, rel);
+	cb_flush_truncate(rel, set, attach_id, cause == CB_FLUSH_DELAY);
+	cb_set_limit_journal(set, attach_id, rel);
 	if (cause == CB_FLUSH_LIMIT && cb_queue_is_served())
-		cb_flush_request_oldest(desc, attach_id);	/* there may be more */
+		cb_flush_request_oldest(set, attach_id);	/* there may be more */
 	return true;
 }
 
@@ -493,12 +494,12 @@ cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id, uint32 bucket,
  * cb_flush_bucket().
  */
 bool
-cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id)
+cb_flush_help(Relation rel, CbBucketSet *set, uint64 attach_id)
 {
-	uint32		bucket = cb_bucket_find_fullest(desc, attach_id);
+	uint32		bucket = cb_bucket_find_fullest(set, attach_id);
 
 	return bucket != CB_NONE &&
-		cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_HELP);
+		cb_flush_bucket(rel, set, attach_id, bucket, CB_FLUSH_HELP);
 }
 
 /*
@@ -512,7 +513,7 @@ cb_flush_retry(Relation rel, const CbPublishResult *result)
 	uint32		bucket = result->full_bucket;
 
 	return !cb_failing_waits(&cb_pool_buckets[bucket].failing) &&
-		cb_flush_bucket(rel, result->desc, result->attach_id, bucket,
+		cb_flush_bucket(rel, result->set, result->attach_id, bucket,
 						CB_FLUSH_FULL);
 }
 
@@ -521,7 +522,7 @@ cb_flush_retry(Relation rel, const CbPublishResult *result)
  * are flushing.  They have their locks, so they come to an end (B1).
  */
 static void
-cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
+cb_flush_below(Relation rel, CbBucketSet *set, uint64 attach_id, CbPos pos,
 			   CbFlushCause cause)
 {
 	for (;;)
@@ -529,19 +530,19 @@ cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
 		bool		owned;
 		uint32		bucket;
 
-		ConditionVariablePrepareToSleep(&desc->cv);
-		bucket = cb_bucket_find_below(desc, attach_id, pos, true, &owned);
+		ConditionVariablePrepareToSleep(&set->cv);
+		bucket = cb_bucket_find_below(set, attach_id, pos, true, &owned);
 		if (bucket == CB_NONE)
 		{
 			if (!owned)
 				break;
 			CB_TEST_POINT("drain-wait");
-			(void) ConditionVariableTimedSleep(&desc->cv, CB_FLUSH_WAIT_MS,
+			(void) ConditionVariableTimedSleep(&set->cv, CB_FLUSH_WAIT_MS,
 											   PG_WAIT_EXTENSION);
 			continue;
 		}
 		ConditionVariableCancelSleep();
-		(void) cb_flush_chunks(rel, desc, attach_id, bucket, cause);
+		(void) cb_flush_chunks(rel, set, attach_id, bucket, cause);
 		CHECK_FOR_INTERRUPTS();
 	}
 	ConditionVariableCancelSleep();
@@ -549,28 +550,28 @@ cb_flush_below(Relation rel, CbDesc *desc, uint64 attach_id, CbPos pos,
 
 /* Drains an attached index; false: the attachment was lost on the way. */
 static bool
-cb_flush_drain_buckets(Relation rel, CbDesc *desc, uint64 attach_id,
+cb_flush_drain_buckets(Relation rel, CbBucketSet *set, uint64 attach_id,
 					   CbFlushCause cause)
 {
 	CbBucketPositions positions;
 	CbPos		upto;
 	CbPos		tail;
 
-	if (!cb_bucket_positions(desc, attach_id, &positions))
+	if (!cb_bucket_positions(set, attach_id, &positions))
 		return false;
 	upto = positions.head;
 	CB_TEST_POINT("drain-head");
-	cb_flush_below(rel, desc, attach_id, upto, cause);
+	cb_flush_below(rel, set, attach_id, upto, cause);
 	CB_TEST_POINT("drain-flushed");
 
 	LockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
-	cb_flush_truncate_locked(rel, desc, attach_id);
+	cb_flush_truncate_locked(rel, set, attach_id);
 	UnlockPage(rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 
 	/* whose tail this is turns out afterwards */
-	tail = cb_load_acquire(&desc->tail);
+	tail = cb_load_acquire(&set->tail);
 	CB_TEST_POINT("drain-tail");
-	if (!cb_bucket_positions(desc, attach_id, &positions))
+	if (!cb_bucket_positions(set, attach_id, &positions))
 		return false;
 	/* entries from below may have been appended again meanwhile */
 	upto = Max(upto, positions.again);
@@ -595,7 +596,7 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 		cb_report_reentry(rel);
 	for (;;)
 	{
-		CbDesc	   *desc;
+		CbBucketSet *set;
 		CbPos		from;
 		uint64		attach_id;
 
@@ -606,29 +607,30 @@ cb_flush_drain(Relation rel, CbFlushCause cause)
 		 * If the index has no buckets now, the sweep went to the head, unless
 		 * they were given up meanwhile.
 		 */
-		desc = cb_desc_find(rel);
-		attach_id = desc ? cb_desc_attachment(desc, rel, &from) : 0;
+		set = cb_set_find(rel);
+		attach_id = set ? cb_set_attachment(set, rel, &from) : 0;
 		if (attach_id == 0)
 		{
 			(void) cb_flush_sweep(rel, cause, true);
 			return;
 		}
-		if (cb_flush_drain_buckets(rel, desc, attach_id, cause))
+		if (cb_flush_drain_buckets(rel, set, attach_id, cause))
 			return;
 		CHECK_FOR_INTERRUPTS();
 	}
 }
 
 /*
- * Merges the range buffers that have keys between the cuts into the tree, and
- * waits for others who are at it.  Returns whether there were entries in them.
+ * Merges the range buffers that have keys between the bounds into the tree,
+ * and waits for others who are at it.  Returns whether there were entries in
+ * them.
  *
  * On entry RowExclusiveLock or more on the index is held, and no LWLock; on
- * exit the same.  The cuts' keys stay the caller's.  Memory is given back.
+ * exit the same.  The bounds' keys stay the caller's.  Memory is given back.
  * Comparison functions run, and their errors come through.
  */
 bool
-cb_flush_ranges_between(Relation rel, const CbCut *lo, const CbCut *hi)
+cb_flush_ranges_between(Relation rel, const CbBound *lo, const CbBound *hi)
 {
 	CbFlushMerge merge;
 
@@ -641,8 +643,8 @@ cb_flush_ranges_between(Relation rel, const CbCut *lo, const CbCut *hi)
 bool
 cb_flush_ranges(Relation rel)
 {
-	CbCut		lo = {.kind = CB_CUT_MIN};
-	CbCut		hi = {.kind = CB_CUT_MAX};
+	CbBound		lo = {.kind = CB_BOUND_MIN};
+	CbBound		hi = {.kind = CB_BOUND_MAX};
 
 	return cb_flush_ranges_between(rel, &lo, &hi);
 }
@@ -683,32 +685,32 @@ cb_flush_note_run_reads(const CbBucketView *view, BlockNumber range, int nruns,
 bool
 cb_flush_is_due(const CbPublishResult *result)
 {
-	CbDesc	   *desc = result->desc;
+	CbBucketSet *set = result->set;
 
-	return desc != NULL &&
+	return set != NULL &&
 		(result->full_bucket != CB_NONE || result->pressed ||
-		 cb_load_relaxed(&desc->tail) < desc->from ||
-		 result->journal_length > cb_load_relaxed(&desc->journal_limit));
+		 cb_load_relaxed(&set->tail) < set->from ||
+		 result->journal_length > cb_load_relaxed(&set->journal_limit));
 }
 
 /*
  * Asks workers to move what lay in the journal before the index got its
  * buckets; does nothing if it has been moved, or there are no workers.  The
- * descriptor need not be locked: what is read of it are hints.  Never waits,
+ * bucket set need not be locked: what is read of it are hints.  Never waits,
  * raises no error.
  */
 void
-cb_flush_request_before(CbDesc *desc)
+cb_flush_request_before(CbBucketSet *set)
 {
-	if (desc->state == CB_DESC_ATTACHED &&
-		cb_load_relaxed(&desc->tail) < desc->from)
-		cb_queue_request(desc->buckets[0], CB_FLUSH_DELAY);
+	if (set->state == CB_SET_ATTACHED &&
+		cb_load_relaxed(&set->tail) < set->from)
+		cb_queue_request(set->buckets[0], CB_FLUSH_DELAY);
 }
 
 static void
 cb_flush_request_all(const CbPublishResult *result)
 {
-	CbDesc	   *desc = result->desc;
+	CbBucketSet *set = result->set;
 
 	if (result->full_bucket != CB_NONE)
 		cb_queue_request(result->full_bucket, CB_FLUSH_FULL);
@@ -719,21 +721,21 @@ cb_flush_request_all(const CbPublishResult *result)
 		if (bucket != NULL)
 			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);
 	}
-	cb_flush_request_before(desc);
-	if (result->journal_length > cb_load_relaxed(&desc->journal_limit))
-		cb_flush_request_oldest(desc, result->attach_id);
+	cb_flush_request_before(set);
+	if (result->journal_length > cb_load_relaxed(&set->journal_limit))
+		cb_flush_request_oldest(set, result->attach_id);
 }
 
 /* Flushes the oldest buckets, some at a time, if the journal is too long. */
 static void
-cb_flush_shorten(Relation rel, CbDesc *desc, uint64 attach_id)
+cb_flush_shorten(Relation rel, CbBucketSet *set, uint64 attach_id)
 {
 	for (int i = 0; i < CB_FLUSH_SHORTEN_MAX; i++)
 	{
-		uint32		bucket = cb_flush_find_oldest(desc, attach_id);
+		uint32		bucket = cb_flush_find_oldest(set, attach_id);
 
 		if (bucket == CB_NONE ||
-			!cb_flush_bucket(rel, desc, attach_id, bucket, CB_FLUSH_LIMIT))
+			!cb_flush_bucket(rel, set, attach_id, bucket, CB_FLUSH_LIMIT))
 			break;
 	}
 }
@@ -748,15 +750,15 @@ cb_flush_shorten(Relation rel, CbDesc *desc, uint64 attach_id)
 void
 cb_flush_overdue(Relation rel)
 {
-	CbDesc	   *desc = cb_desc_find(rel);
+	CbBucketSet *set = cb_set_find(rel);
 	CbPos		from;
-	uint64		attach_id = desc ? cb_desc_attachment(desc, rel, &from) : 0;
+	uint64		attach_id = set ? cb_set_attachment(set, rel, &from) : 0;
 
 	if (attach_id == 0)
 		return;
-	cb_flush_before(rel, desc, false);
-	(void) cb_flush_help(rel, desc, attach_id);
-	cb_flush_shorten(rel, desc, attach_id);
+	cb_flush_before(rel, set, false);
+	(void) cb_flush_help(rel, set, attach_id);
+	cb_flush_shorten(rel, set, attach_id);
 }
 
 /*
@@ -773,15 +775,15 @@ void
 cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 					   bool large, bool may_work)
 {
-	CbDesc	   *desc = result->desc;
+	CbBucketSet *set = result->set;
 	uint64		attach_id = result->attach_id;
 
 	if (cb_queue_is_served())
 	{
 		cb_flush_request_all(result);
 		if (large && may_work && cb_pool_is_very_low() &&
-			!cb_pace_wait_for_room())
-			(void) cb_flush_help(rel, desc, attach_id);
+			!cb_throttle_wait_for_room())
+			(void) cb_flush_help(rel, set, attach_id);
 		return;
 	}
 	if (!may_work)
@@ -789,12 +791,12 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 
 	/* nobody else will do it */
 	if (result->full_bucket != CB_NONE)
-		(void) cb_flush_bucket(rel, desc, attach_id, result->full_bucket,
+		(void) cb_flush_bucket(rel, set, attach_id, result->full_bucket,
 							   CB_FLUSH_FULL);
 	else if (result->pressed)
-		(void) cb_flush_help(rel, desc, attach_id);
-	if (cb_load_relaxed(&desc->tail) < desc->from)
-		cb_flush_before(rel, desc, false);
+		(void) cb_flush_help(rel, set, attach_id);
+	if (cb_load_relaxed(&set->tail) < set->from)
+		cb_flush_before(rel, set, false);
 	else
-		cb_flush_shorten(rel, desc, attach_id);
+		cb_flush_shorten(rel, set, attach_id);
 }

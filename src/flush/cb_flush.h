@@ -33,15 +33,15 @@ typedef enum CbFlushCause
 extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
 
 /* Moves what lay in the journal before the index got its buckets. */
-extern void cb_flush_before(Relation rel, CbDesc *desc, bool skip);
+extern void cb_flush_before(Relation rel, CbBucketSet *set, bool skip);
 
-/* ---------- cb_cooler.c ---------- */
+/* ---------- cb_compactor.c ---------- */
 
 /* Packs some cold leaves of an index if it is time. */
-extern void cb_cooler_run(Relation rel, CbDesc *desc);
+extern void cb_compactor_run(Relation rel, CbBucketSet *set);
 
 /* Shall a worker come for it? */
-extern bool cb_cooler_is_due(const CbDesc *desc, TimestampTz now);
+extern bool cb_compactor_is_due(const CbBucketSet *set, TimestampTz now);
 
 /* ---------- cb_flush.c ---------- */
 
@@ -49,14 +49,14 @@ extern void cb_flush_count(Relation rel, CbFlushCause cause, int n,
 						   const CbApplyStats *stats);
 
 /* Asks workers for cb_flush_before(). */
-extern void cb_flush_request_before(CbDesc *desc);
+extern void cb_flush_request_before(CbBucketSet *set);
 
 /* Flushes a bucket of an attachment; false: there was nothing to do. */
-extern bool cb_flush_bucket(Relation rel, CbDesc *desc, uint64 attach_id,
+extern bool cb_flush_bucket(Relation rel, CbBucketSet *set, uint64 attach_id,
 							uint32 bucket, CbFlushCause cause);
 
 /* Makes room by a flush; false: others are at all that there is. */
-extern bool cb_flush_help(Relation rel, CbDesc *desc, uint64 attach_id);
+extern bool cb_flush_help(Relation rel, CbBucketSet *set, uint64 attach_id);
 
 /* Moves all that was published before the call into the tree; waits. */
 extern void cb_flush_drain(Relation rel, CbFlushCause cause);
@@ -64,9 +64,9 @@ extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 /* Merges the index's range buffers into its tree; false: they were empty. */
 extern bool cb_flush_ranges(Relation rel);
 
-/* The same for those that have keys between the cuts. */
-extern bool cb_flush_ranges_between(Relation rel, const CbCut *lo,
-									const CbCut *hi);
+/* The same for those that have keys between the bounds. */
+extern bool cb_flush_ranges_between(Relation rel, const CbBound *lo,
+									const CbBound *hi);
 
 /* Counts runs that a scan had to read; asks for a merge once that would pay. */
 extern void cb_flush_note_run_reads(const CbBucketView *view,

@@ -128,7 +128,7 @@ cb_launcher_forget(int place)
 {
 	Oid			dboid = pg_atomic_read_u32(&cb_workers->dboids[place]);
 
-	cb_desc_forget_database(dboid);
+	cb_set_forget_database(dboid);
 	cb_queue_discard(place);
 	LWLockAcquire(cb_workers->lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u32(&cb_workers->databases[place].nworkers) == 0 &&
@@ -142,8 +142,8 @@ cb_launcher_back_off(CbDatabase *database)
 {
 	int			wait = CB_LAUNCHER_RETRY_MS << Min(database->failures, 6);
 	TimestampTz retry_at =
-	TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-								Min(wait, CB_LAUNCHER_RETRY_MAX_MS));
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+									Min(wait, CB_LAUNCHER_RETRY_MAX_MS));
 
 	database->failures++;
 	pg_atomic_write_u64(&database->retry_at, retry_at);
@@ -389,18 +389,18 @@ cb_launcher_start_workers(long timeout)
  * cold leaves to be packed.
  */
 static uint32
-cb_launcher_due_bucket(CbDesc *desc, TimestampTz now)
+cb_launcher_due_bucket(CbBucketSet *set, TimestampTz now)
 {
 	uint32		bucket = CB_NONE;
 
-	if (desc->state != CB_DESC_ATTACHED)	/* a look without its lock */
+	if (set->state != CB_SET_ATTACHED)	/* a look without its lock */
 		return CB_NONE;
-	cb_desc_share(desc);
-	if (desc->state == CB_DESC_ATTACHED && desc->nbuckets > 0 &&
-		(cb_load_relaxed(&desc->tail) < desc->from ||
-		 cb_cooler_is_due(desc, now)))
-		bucket = desc->buckets[0];
-	LWLockRelease(&desc->lock);
+	cb_set_share(set);
+	if (set->state == CB_SET_ATTACHED && set->nbuckets > 0 &&
+		(cb_load_relaxed(&set->tail) < set->from ||
+		 cb_compactor_is_due(set, now)))
+		bucket = set->buckets[0];
+	LWLockRelease(&set->lock);
 	return bucket;
 }
 
@@ -415,7 +415,7 @@ cb_launcher_request_old(void)
 		CbBucket   *bucket = &cb_pool_buckets[i];
 		bool		old;
 
-		if (bucket->desc == CB_NONE || bucket->nchunks == 0)
+		if (bucket->set == CB_NONE || bucket->nchunks == 0)
 			continue;
 		LWLockAcquire(&bucket->lock, LW_SHARED);
 		old = bucket->nchunks > 0 &&
@@ -424,9 +424,9 @@ cb_launcher_request_old(void)
 		if (old)
 			cb_queue_request(i, CB_FLUSH_DELAY);
 	}
-	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
 	{
-		uint32		bucket = cb_launcher_due_bucket(&cb_pool_descs[i], now);
+		uint32		bucket = cb_launcher_due_bucket(&cb_pool_sets[i], now);
 
 		if (bucket != CB_NONE)
 			cb_queue_request(bucket, CB_FLUSH_DELAY);

@@ -41,7 +41,7 @@
 
 /* what the pool is made of at most, to size the array of nodes */
 #define CB_QUEUE_CHUNK_MIN	4096
-#define CB_QUEUE_DESCS_MAX	256
+#define CB_QUEUE_SETS_MAX	256
 
 /* how often to look again while somebody is in the middle of putting in */
 #define CB_QUEUE_SPINS		100
@@ -79,11 +79,13 @@ cb_queue_is_wanted(void)
 	return cb_max_workers > 0 && cb_pool_size_bytes() > 0;
 }
 
-/* There are at least as many nodes as buckets: a few large chunks make fewer. */
+/*
+ * There are at least as many nodes as buckets: a few large chunks make fewer.
+ */
 static uint32
 cb_queue_count_nodes(void)
 {
-	return cb_pool_size_bytes() / CB_QUEUE_CHUNK_MIN + CB_QUEUE_DESCS_MAX;
+	return cb_pool_size_bytes() / CB_QUEUE_CHUNK_MIN + CB_QUEUE_SETS_MAX;
 }
 
 static Size
@@ -313,9 +315,9 @@ cb_queue_wake(int place)
 static Oid
 cb_queue_database_of(const CbBucket *bucket)
 {
-	uint32		desc = *(volatile const uint32 *) &bucket->desc;
+	uint32		set = *(volatile const uint32 *) &bucket->set;
 
-	return desc < cb_pool->ndescs ? cb_pool_descs[desc].key.dbNode : InvalidOid;
+	return set < cb_pool->nsets ? cb_pool_sets[set].key.dbNode : InvalidOid;
 }
 
 static void

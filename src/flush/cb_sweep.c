@@ -12,10 +12,10 @@
  * skipped then (I5).  Entries appended while a sweep runs lie at or above the
  * head that it read, and stay.
  *
- * One damaged leaf must not keep the journal from before the buckets in its place
- * for ever, nor what has come after it.  So a worker's sweep publishes entries that
- * the tree does not take once more: then they are at the journal's head and wait in
- * their bucket, as those that come later do.
+ * One damaged leaf must not keep the journal from before the buckets in its
+ * place for ever, nor what has come after it.  So a worker's sweep publishes
+ * entries that the tree does not take once more: then they are at the
+ * journal's head and wait in their bucket, as those that come later do.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +36,7 @@ typedef struct CbSweep
 {
 	Relation	rel;
 	CbFlushCause cause;
-	CbDesc	   *desc;
+	CbBucketSet *set;
 	uint64		attach_id;		/* 0: it has no buckets */
 	CbPos		limit;
 	bool		skip;			/* publish what the tree does not take */
@@ -49,8 +49,8 @@ typedef struct CbSweep
 /* ---------- what the tree does not take ---------- */
 
 /*
- * Applies entries in a subtransaction.  Returns how many were, in turn: fewer than
- * n if it gave way, or after an error, which is in *error, else NULL.  An
+ * Applies entries in a subtransaction.  Returns how many were, in turn: fewer
+ * than n if it gave way, or after an error, which is in *error, else NULL.  An
  * interrupt is passed on.
  */
 static int
@@ -107,7 +107,7 @@ cb_sweep_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
 	if (cb_bucket_publish(kd, entries, n, &result) < n ||
 		result.attach_id != sweep->attach_id)
 		ReThrowError(error);
-	cb_bucket_note_again(sweep->desc, sweep->attach_id);
+	cb_bucket_note_again(sweep->set, sweep->attach_id);
 	CB_TEST_POINT("sweep-published");
 }
 
@@ -216,13 +216,13 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 
 /* At this backend's first use: is the attachment of this file (U22)? */
 static void
-cb_sweep_check(Relation rel, CbDesc *desc)
+cb_sweep_check(Relation rel, CbBucketSet *set)
 {
 	CbSlotMark	mark = cb_slot_mark();
 	CbKeyDesc	kd;
 
 	cb_key_init(&kd, rel);
-	(void) cb_route_get(&kd, desc);
+	(void) cb_route_get(&kd, set);
 	cb_slot_release_to(mark);
 }
 
@@ -233,13 +233,13 @@ cb_sweep_check(Relation rel, CbDesc *desc)
 static void
 cb_sweep_set_limit(CbSweep *sweep)
 {
-	CbDesc	   *desc = cb_desc_find(sweep->rel);
+	CbBucketSet *set = cb_set_find(sweep->rel);
 
-	if (desc)
-		cb_sweep_check(sweep->rel, desc);
-	sweep->desc = desc;
-	sweep->attach_id = desc ?
-		cb_desc_attachment(desc, sweep->rel, &sweep->limit) : 0;
+	if (set)
+		cb_sweep_check(sweep->rel, set);
+	sweep->set = set;
+	sweep->attach_id = set ?
+		cb_set_attachment(set, sweep->rel, &sweep->limit) : 0;
 	if (sweep->attach_id == 0)
 	{
 		sweep->limit = CB_POS_MAX;
@@ -266,9 +266,10 @@ cb_sweep_piece(void)
 }
 
 /*
- * Sweeps as far as it may, in pieces; the sweep lock is held.  What is appended
- * meanwhile need not be: the journal is no longer than the index.  If it gives
- * way, the next sweep goes on there, as long as the index has the same buckets.
+ * Sweeps as far as it may, in pieces; the sweep lock is held.  What is
+ * appended meanwhile need not be: the journal is no longer than the index.  If
+ * it gives way, the next sweep goes on there, as long as the index has the
+ * same buckets.
  */
 static void
 cb_sweep_all(CbSweep *sweep)
@@ -280,7 +281,7 @@ cb_sweep_all(CbSweep *sweep)
 
 	cb_sweep_set_limit(sweep);
 	if (sweep->attach_id != 0)
-		sweep->place = cb_desc_get_sweep_place(sweep->desc, sweep->attach_id);
+		sweep->place = cb_set_get_sweep_place(sweep->set, sweep->attach_id);
 	do
 	{
 		cb_rel_read_meta(sweep->rel, NULL, &meta);
@@ -292,9 +293,9 @@ cb_sweep_all(CbSweep *sweep)
 	if (sweep->attach_id == 0)
 		return;
 	if (cb_waiter_is_there())
-		cb_desc_set_sweep_place(sweep->desc, sweep->attach_id, &sweep->place);
+		cb_set_set_sweep_place(sweep->set, sweep->attach_id, &sweep->place);
 	else
-		cb_desc_note_tail(sweep->desc, sweep->attach_id, sweep->limit);
+		cb_set_note_tail(sweep->set, sweep->attach_id, sweep->limit);
 }
 
 static bool
@@ -327,7 +328,7 @@ cb_sweep_locked(CbSweep *sweep, bool wait)
 bool
 cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 {
-	CbSweep		sweep = {.rel = rel, .cause = cause};
+	CbSweep		sweep = {.rel = rel,.cause = cause};
 
 	return cb_sweep_locked(&sweep, wait);
 }
@@ -342,10 +343,10 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
  * entries, or if they could not be published.
  */
 void
-cb_flush_before(Relation rel, CbDesc *desc, bool skip)
+cb_flush_before(Relation rel, CbBucketSet *set, bool skip)
 {
-	CbSweep		sweep = {.rel = rel, .cause = CB_FLUSH_DELAY, .skip = skip};
+	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY,.skip = skip};
 
-	if (cb_load_acquire(&desc->tail) < desc->from)
+	if (cb_load_acquire(&set->tail) < set->from)
 		(void) cb_sweep_locked(&sweep, false);
 }

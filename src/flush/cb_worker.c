@@ -5,20 +5,21 @@
  *
  * It takes requests from its database's queue and serves those for one index
  * in one transaction, which it ends after CB_WORKER_SLICE_MS, so that neither
- * its lock on the index nor its snapshot is in anyone's way.  What takes longer
- * is ended between two leaves if somebody waits for it (base/cb_waiter.h), and
- * gone on with later.  It never waits for a lock on an index: if somebody wants
- * it for himself, the request is dropped, and comes back with the next insertion
- * or when the entries get too old (B1).
+ * its lock on the index nor its snapshot is in anyone's way.  What takes
+ * longer is ended between two leaves if somebody waits for it
+ * (base/cb_waiter.h), and gone on with later.  It never waits for a lock on an
+ * index: if somebody wants it for himself, the request is dropped, and comes
+ * back with the next insertion or when the entries get too old (B1).
  *
  * It leaves when nothing was asked for some time, when a command wants its
  * database for itself, when the server shuts down, and for a database that
  * has no worker at all (C9).
  *
- * An error is remembered for the statistics, and keeps workers from what it was
- * about for a time that doubles with each failure in a row: from that bucket if its
- * flush has failed, else from all that is to be done for the index beside flushes
- * of buckets.  The log has one line for all failures in a row of the same kind.
+ * An error is remembered for the statistics, and keeps workers from what it
+ * was about for a time that doubles with each failure in a row: from that
+ * bucket if its flush has failed, else from all that is to be done for the
+ * index beside flushes of buckets.  The log has one line for all failures in a
+ * row of the same kind.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +30,7 @@
 #include "base/cb_base.h"
 #include "base/cb_waiter.h"
 #include "catalog/pg_class.h"
-#include "flush/cb_pace.h"
+#include "flush/cb_throttle.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -59,10 +60,10 @@
 /* how often it looks whether it should end a pause */
 #define CB_WORKER_LOOK_MS		10
 
-/* what a request stands for, as its descriptor says */
+/* what a request stands for, as its bucket set says */
 typedef struct CbTarget
 {
-	CbDesc	   *desc;
+	CbBucketSet *set;
 	uint64		attach_id;
 	Oid			indexoid;
 	RelFileNode file;
@@ -74,7 +75,9 @@ static CbDatabase *cb_worker_database = NULL;
 /* the request being served; its bucket is CB_NONE if there is none */
 static CbRequest cb_worker_request = {CB_NONE, CB_FLUSH_REQUEST};
 
-/* the index being worked on, if desc is set, and what to blame for an error */
+/*
+ * the index being worked on, if there is a set, and what to blame for an error
+ */
 static CbTarget cb_worker_target;
 static CbFailing *cb_worker_failing = NULL;
 
@@ -204,24 +207,24 @@ cb_worker_must_leave(void)
 /* ---------- errors ---------- */
 
 /*
- * Notes what has failed.  Returns whether that is news: the index had another error
- * before, or none, and the bucket did not fail.
+ * Notes what has failed.  Returns whether that is news: the index had another
+ * error before, or none, and the bucket did not fail.
  */
 static bool
 cb_worker_blame(const char *message)
 {
-	CbDesc	   *desc = cb_worker_target.desc;
+	CbBucketSet *set = cb_worker_target.set;
 	CbFailing  *failing = cb_worker_failing;
 	bool		news;
 
 	if (failing == NULL)
 		return true;
-	news = cb_desc_show_error(desc, cb_worker_target.attach_id, message);
+	news = cb_set_show_error(set, cb_worker_target.attach_id, message);
 
 	/* a flush has noted it with its bucket, but what came after it has not */
-	if (failing != &desc->failing && cb_load_relaxed(&failing->failures) > 0)
+	if (failing != &set->failing && cb_load_relaxed(&failing->failures) > 0)
 		return cb_fetch_add(&failing->reports, 1) == 0 && news;
-	cb_failing_note(&desc->failing);
+	cb_failing_note(&set->failing);
 	return news;
 }
 
@@ -254,20 +257,20 @@ static bool
 cb_worker_identify(const CbRequest *request, CbTarget *target)
 {
 	CbBucket   *bucket = &cb_pool_buckets[request->bucket];
-	uint32		number = *(volatile uint32 *) &bucket->desc;
-	CbDesc	   *desc;
+	uint32		number = *(volatile uint32 *) &bucket->set;
+	CbBucketSet *set;
 	bool		found;
 
-	if (number >= cb_pool->ndescs)
+	if (number >= cb_pool->nsets)
 		return false;
-	desc = &cb_pool_descs[number];
-	cb_desc_share(desc);
-	found = desc->state == CB_DESC_ATTACHED && bucket->desc == number;
-	target->desc = desc;
-	target->attach_id = desc->attach_id;
-	target->indexoid = desc->indexoid;
-	target->file = desc->key;
-	LWLockRelease(&desc->lock);
+	set = &cb_pool_sets[number];
+	cb_set_share(set);
+	found = set->state == CB_SET_ATTACHED && bucket->set == number;
+	target->set = set;
+	target->attach_id = set->attach_id;
+	target->indexoid = set->indexoid;
+	target->file = set->key;
+	LWLockRelease(&set->lock);
 
 	if (found && target->file.dbNode != MyDatabaseId)
 	{
@@ -290,7 +293,7 @@ cb_worker_open(const CbTarget *target)
 		RelFileNodeEquals(rel->rd_node, target->file))
 		return rel;
 
-	cb_desc_forget_file(target->file);
+	cb_set_forget_file(target->file);
 	if (rel != NULL)
 		relation_close(rel, NoLock);
 	UnlockRelationOid(target->indexoid, RowExclusiveLock);
@@ -306,11 +309,11 @@ cb_worker_is_old(uint32 bucket)
 }
 
 /*
- * Still, when its turn has come?  A bucket flushed for nothing has few entries.
- * One that fails can keep the journal short all the same.
+ * Still, when its turn has come?  A bucket flushed for nothing has few
+ * entries.  One that fails can keep the journal short all the same.
  */
 static bool
-cb_worker_is_wanted(CbDesc *desc, const CbRequest *request)
+cb_worker_is_wanted(CbBucketSet *set, const CbRequest *request)
 {
 	bool		waits = cb_failing_waits(&cb_pool_buckets[request->bucket].failing);
 
@@ -319,7 +322,7 @@ cb_worker_is_wanted(CbDesc *desc, const CbRequest *request)
 		case CB_FLUSH_LIMIT:
 			return true;
 		case CB_FLUSH_READS:
-			return !cb_failing_waits(&desc->failing);
+			return !cb_failing_waits(&set->failing);
 		case CB_FLUSH_DELAY:
 			return !waits && cb_worker_is_old(request->bucket);
 		case CB_FLUSH_PRESSURE:
@@ -331,25 +334,25 @@ cb_worker_is_wanted(CbDesc *desc, const CbRequest *request)
 
 /* If it had to give way, the request is made once more. */
 static void
-cb_worker_flush_bucket(Relation rel, CbDesc *desc, const CbRequest *request)
+cb_worker_flush_bucket(Relation rel, CbBucketSet *set, const CbRequest *request)
 {
 	CbPos		from;
-	uint64		attach_id = cb_desc_attachment(desc, rel, &from);
+	uint64		attach_id = cb_set_attachment(set, rel, &from);
 	bool		done = true;
 
 	if (attach_id == 0)
 		return;
-	if (cb_load_relaxed(&desc->tail) < from && !cb_failing_waits(&desc->failing))
+	if (cb_load_relaxed(&set->tail) < from && !cb_failing_waits(&set->failing))
 	{
-		cb_flush_before(rel, desc, true);
+		cb_flush_before(rel, set, true);
 		done = !cb_waiter_is_there();
 	}
-	if (done && cb_worker_is_wanted(desc, request))
+	if (done && cb_worker_is_wanted(set, request))
 	{
 		cb_worker_failing = &cb_pool_buckets[request->bucket].failing;
-		done = cb_flush_bucket(rel, desc, attach_id, request->bucket,
+		done = cb_flush_bucket(rel, set, attach_id, request->bucket,
 							   request->cause) || !cb_waiter_is_there();
-		cb_worker_failing = &desc->failing;
+		cb_worker_failing = &set->failing;
 	}
 	if (!done)
 		cb_queue_request(request->bucket, request->cause);
@@ -370,7 +373,7 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 		CbTarget	next;
 
 		CB_TEST_POINT("worker-flush");
-		cb_worker_flush_bucket(rel, target->desc, &cb_worker_request);
+		cb_worker_flush_bucket(rel, target->set, &cb_worker_request);
 		cb_worker_request.bucket = CB_NONE;
 		CHECK_FOR_INTERRUPTS();
 		if (cb_waiter_is_there() || cb_worker_must_leave() ||
@@ -381,7 +384,7 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 			cb_worker_request.bucket = CB_NONE;
 			return false;
 		}
-		if (next.desc != target->desc || next.attach_id != target->attach_id ||
+		if (next.set != target->set || next.attach_id != target->attach_id ||
 			TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
 									   CB_WORKER_SLICE_MS))
 			return true;
@@ -399,8 +402,8 @@ cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 	PushActiveSnapshot(GetTransactionSnapshot());
 
 	more = cb_worker_flush_requests(rel, target);
-	if (!cb_failing_waits(&target->desc->failing) && !cb_waiter_is_there())
-		cb_cooler_run(rel, target->desc);
+	if (!cb_failing_waits(&target->set->failing) && !cb_waiter_is_there())
+		cb_compactor_run(rel, target->set);
 
 	PopActiveSnapshot();
 	cb_owner_end(&mark);
@@ -436,15 +439,15 @@ cb_worker_flush_index(void)
 		return false;
 
 	cb_worker_target = target;
-	cb_worker_failing = &target.desc->failing;
+	cb_worker_failing = &target.set->failing;
 	waits = cb_failing_waits(cb_worker_failing);
 	pg_atomic_write_u32(&cb_worker->indexoid, target.indexoid);
 	cb_worker_report_activity(rel);
 	cb_waiter_begin(target.indexoid);
-	if (cb_desc_find(rel) == target.desc)
+	if (cb_set_find(rel) == target.set)
 		more = cb_worker_flush_as_owner(rel, &target);
 	if (!waits && !cb_waiter_is_there())
-		cb_failing_forget(&target.desc->failing);
+		cb_failing_forget(&target.set->failing);
 	relation_close(rel, NoLock);	/* the lock goes with the transaction */
 	return more;
 }
@@ -546,7 +549,7 @@ cb_worker_absorb(void)
 static void
 cb_worker_pause(void)
 {
-	int64		left = cb_pace_left();
+	int64		left = cb_throttle_left();
 
 	if (left == 0)
 		return;
@@ -560,7 +563,7 @@ cb_worker_pause(void)
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Min(left / 1000 + 1, CB_WORKER_LOOK_MS), PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
-		left = cb_pace_left();
+		left = cb_throttle_left();
 	}
 }
 
@@ -575,7 +578,7 @@ cb_worker_has_more(void)
 static void
 cb_worker_serve(void)
 {
-	CbPace		pace = {0};
+	CbThrottle	throttle = {0};
 
 	while (!cb_worker_must_leave())
 	{
@@ -590,9 +593,9 @@ cb_worker_serve(void)
 		}
 		else
 		{
-			cb_pace_begin(&pace);
+			cb_throttle_begin(&throttle);
 			cb_worker_transaction();
-			cb_pace_end(&pace, cb_worker_has_more());
+			cb_throttle_end(&throttle, cb_worker_has_more());
 		}
 	}
 }

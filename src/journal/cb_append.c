@@ -3,13 +3,14 @@
  * cb_append.c
  *	  Appending entries to the journal.
  *
- * The exclusive content lock of the last page is the append lane.  All that
+ * The exclusive content lock of the last page is the append lock.  All that
  * can fail comes before the critical section (I6): a fresh page is obtained
- * before the lane, and its pin kept, but not its lock: the way to the last page
- * may lead over that very page, or over another backend's, if the page that we
- * remember was truncated meanwhile.  It is locked again under the lane, only
- * if that needs no wait (it may have become the last page), and seen to be
- * still free (M7).  No disk read or extension happens under the lane.
+ * before the append lock, and its pin kept, but not its lock: the way to the
+ * last page may lead over that very page, or over another backend's, if the
+ * page that we remember was truncated meanwhile.  It is locked again under the
+ * append lock, only if that needs no wait (it may have become the last page),
+ * and seen to be still free (M7).  No disk read or extension happens under the
+ * append lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,8 +61,8 @@ cb_append_fill_chunk(CbAppendChunk *chunk, CbSortEntry *entries, int n, Size roo
 /*
  * Append a chunk, as one atomic action.  prev: the last page, if buf is a new
  * one; meta: the metapage, if buf is the index's first journal page; else
- * InvalidBuffer.  All are exclusively locked, and stay so.  Nothing in here can
- * fail but what ends the server.
+ * InvalidBuffer.  All are exclusively locked, and stay so.  Nothing in here
+ * can fail but what ends the server.
  */
 static void
 cb_append_chunk(Relation rel, Buffer buf, uint64 seq, CbAppendChunk *chunk,
@@ -160,15 +161,15 @@ cb_redo_journal_append(XLogReaderState *record)
 	}
 }
 
-/* ---------- the lane ---------- */
+/* ---------- the append lock ---------- */
 
 /* the last page of the journal, or the metapage of an index that has none */
-typedef struct CbLane
+typedef struct CbAppendLock
 {
 	Buffer		last;
 	Buffer		meta;
 	uint64		seq;			/* of the last page, or of the first to come */
-} CbLane;
+} CbAppendLock;
 
 static bool
 cb_append_is_journal(Page page)
@@ -213,8 +214,8 @@ cb_append_skip(CbJournalWalk *walk)
 /*
  * Goes to the last page of the journal: pinned, with *seq its number.  Invalid
  * if it has none yet.  The way begins at the page that this backend remembers;
- * where that is not the journal's any more, perhaps as the index was made anew,
- * at the tail, which may move on meanwhile.
+ * where that is not the journal's any more, perhaps as the index was made
+ * anew, at the tail, which may move on meanwhile.
  */
 static Buffer
 cb_append_find_last(Relation rel, uint64 *seq)
@@ -260,20 +261,20 @@ cb_append_find_last(Relation rel, uint64 *seq)
  * no journal page.  hint: the page that we remember will do, unseen.
  */
 static void
-cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
+cb_append_find_lock(Relation rel, bool hint, CbAppendLock *lock)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
 
-	lane->meta = InvalidBuffer;
+	lock->meta = InvalidBuffer;
 	if (hint && cache->journal_block != InvalidBlockNumber)
 	{
-		lane->seq = cache->journal_seq;
-		lane->last = cb_rel_read_buffer(rel, cache->journal_block);
+		lock->seq = cache->journal_seq;
+		lock->last = cb_rel_read_buffer(rel, cache->journal_block);
 		return;
 	}
-	lane->last = cb_append_find_last(rel, &lane->seq);
-	if (!BufferIsValid(lane->last))
-		lane->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
+	lock->last = cb_append_find_last(rel, &lock->seq);
+	if (!BufferIsValid(lock->last))
+		lock->meta = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 }
 
 /*
@@ -282,9 +283,9 @@ cb_append_find_lane(Relation rel, bool hint, CbLane *lane)
  * its lock.
  */
 static bool
-cb_append_lock_lane(Relation rel, bool hint, CbLane *lane)
+cb_append_try_lock(Relation rel, bool hint, CbAppendLock *lock)
 {
-	Buffer		buf = BufferIsValid(lane->last) ? lane->last : lane->meta;
+	Buffer		buf = BufferIsValid(lock->last) ? lock->last : lock->meta;
 	Page		page = BufferGetPage(buf);
 	bool		is_last;
 
@@ -292,8 +293,8 @@ cb_append_lock_lane(Relation rel, bool hint, CbLane *lane)
 		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 	else if (!ConditionalLockBuffer(buf))
 		return false;
-	if (BufferIsValid(lane->last))
-		is_last = cb_append_is_page(page, lane->seq) &&
+	if (BufferIsValid(lock->last))
+		is_last = cb_append_is_page(page, lock->seq) &&
 			CbPageGetOpaque(page)->next == InvalidBlockNumber;
 	else
 		is_last = cb_page_check_meta(rel, page)->journal_tail_block ==
@@ -305,25 +306,28 @@ cb_append_lock_lane(Relation rel, bool hint, CbLane *lane)
 
 /* Gives up the pin of what was not locked, or is not any more. */
 static void
-cb_append_unpin_lane(CbLane *lane)
+cb_append_unpin_lock(CbAppendLock *lock)
 {
-	ReleaseBuffer(BufferIsValid(lane->last) ? lane->last : lane->meta);
+	ReleaseBuffer(BufferIsValid(lock->last) ? lock->last : lock->meta);
 }
 
-/* Unlocks the lane first, then lets the sink release its locks, then unpins. */
+/*
+ * Unlocks the append lock first, then lets the sink release its locks, then
+ * unpins.
+ */
 static void
-cb_append_release_lane(CbLane *lane, const CbAppendSink *sink, void *arg)
+cb_append_release_lock(CbAppendLock *lock, const CbAppendSink *sink, void *arg)
 {
-	LockBuffer(BufferIsValid(lane->last) ? lane->last : lane->meta,
+	LockBuffer(BufferIsValid(lock->last) ? lock->last : lock->meta,
 			   BUFFER_LOCK_UNLOCK);
 	if (sink)
 		sink->unlock(arg);
-	cb_append_unpin_lane(lane);
+	cb_append_unpin_lock(lock);
 }
 
 /*
  * Remember the last page, for this backend and, as a hint, for others.  Takes
- * no lock; called under the lane.
+ * no lock; called under the append lock.
  */
 static void
 cb_append_remember(Relation rel, Buffer buf, uint64 seq)
@@ -339,58 +343,60 @@ cb_append_remember(Relation rel, Buffer buf, uint64 seq)
 }
 
 /*
- * Take the lane, with the sink's locks before it.  All that may read from disk
- * is done before.  False: the sink does not want it, and nothing is held.  Else
- * cb_append_release_lane() is to be called, and nothing between them fails.
+ * Take the append lock, with the sink's locks before it.  All that may read
+ * from disk is done before.  False: the sink does not want it, and nothing is
+ * held.  Else cb_append_release_lock() is to be called, and nothing between
+ * them fails.
  */
 static bool
-cb_append_take_lane(Relation rel, CbLane *lane, const CbAppendSink *sink,
+cb_append_take_lock(Relation rel, CbAppendLock *lock, const CbAppendSink *sink,
 					void *arg)
 {
 	for (bool hint = true;; hint = false)
 	{
-		cb_append_find_lane(rel, hint, lane);
+		cb_append_find_lock(rel, hint, lock);
 		if (sink && !sink->lock(arg))
 		{
-			cb_append_unpin_lane(lane);
+			cb_append_unpin_lock(lock);
 			return false;
 		}
-		if (cb_append_lock_lane(rel, hint, lane))
+		if (cb_append_try_lock(rel, hint, lock))
 			return true;
 		if (sink)
 			sink->unlock(arg);
-		cb_append_unpin_lane(lane);
+		cb_append_unpin_lock(lock);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
 
-/* The position behind the journal's last entry; the lane is held. */
+/* The position behind the journal's last entry; the append lock is held. */
 static CbPos
-cb_append_lane_head(const CbLane *lane)
+cb_append_lock_head(const CbAppendLock *lock)
 {
-	if (!BufferIsValid(lane->last))
-		return CbPosMake(lane->seq, CB_JOURNAL_FIRST);
-	return CbPosMake(lane->seq,
-					 ((PageHeader) BufferGetPage(lane->last))->pd_lower);
+	if (!BufferIsValid(lock->last))
+		return CbPosMake(lock->seq, CB_JOURNAL_FIRST);
+	return CbPosMake(lock->seq,
+					 ((PageHeader) BufferGetPage(lock->last))->pd_lower);
 }
 
 /*
- * Shows the head to the sink, as reserve() for no entries: with the lane, and
- * with what the sink's lock() has taken.  Nothing but unlock() is called after
- * that; nothing at all if lock() says no.  No LWLock is held, on entry or on
- * return.  Pages are read before, so errors can be raised; no comparison runs.
+ * Shows the head to the sink, as reserve() for no entries: with the append
+ * lock, and with what the sink's lock() has taken.  Nothing but unlock() is
+ * called after that; nothing at all if lock() says no.  No LWLock is held, on
+ * entry or on return.  Pages are read before, so errors can be raised; no
+ * comparison runs.
  */
 void
 cb_journal_visit_head(Relation rel, const CbAppendSink *sink, void *arg)
 {
-	CbLane		lane;
+	CbAppendLock lock;
 
-	if (!cb_append_take_lane(rel, &lane, sink, arg))
+	if (!cb_append_take_lock(rel, &lock, sink, arg))
 		return;
-	(void) sink->reserve(arg, 0, 0, cb_append_lane_head(&lane));
-	if (BufferIsValid(lane.last))
-		cb_append_remember(rel, lane.last, lane.seq);
-	cb_append_release_lane(&lane, sink, arg);
+	(void) sink->reserve(arg, 0, 0, cb_append_lock_head(&lock));
+	if (BufferIsValid(lock.last))
+		cb_append_remember(rel, lock.last, lock.seq);
+	cb_append_release_lock(&lock, sink, arg);
 }
 
 /* ---------- appending ---------- */
@@ -411,9 +417,10 @@ typedef struct CbAppend
 } CbAppend;
 
 /*
- * Lock the fresh page under the lane.  False: it cannot be used any more.  Standbys
- * were told of its reuse when it was obtained.  A page that others have used and
- * deleted since is not free, as our snapshot or transaction id is older than that.
+ * Lock the fresh page under the append lock.  False: it cannot be used any
+ * more.  Standbys were told of its reuse when it was obtained.  A page that
+ * others have used and deleted since is not free, as our snapshot or
+ * transaction id is older than that.
  */
 static bool
 cb_append_claim(CbAppend *append)
@@ -439,19 +446,19 @@ cb_append_drop_fresh(CbAppend *append)
 }
 
 /*
- * Append what goes to one page: the last one, or (*is_new) the fresh one, which
- * is locked.  The lane and the sink's locks are held, and stay so.  Returns the
- * number of entries.
+ * Append what goes to one page: the last one, or (*is_new) the fresh one,
+ * which is locked.  The append lock and the sink's locks are held, and stay
+ * so.  Returns the number of entries.
  */
 static int
-cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
+cb_append_to_page(CbAppend *append, CbAppendLock *lock, bool is_new)
 {
 	CbAppendChunk chunk;
-	Buffer		buf = is_new ? append->fresh : lane->last;
-	CbPos		pos = cb_append_lane_head(lane);
+	Buffer		buf = is_new ? append->fresh : lock->last;
+	CbPos		pos = cb_append_lock_head(lock);
 	Size		room = is_new ? CB_JOURNAL_END - CB_JOURNAL_FIRST :
 		cb_append_page_room(BufferGetPage(buf));
-	uint64		seq = lane->seq + (is_new && BufferIsValid(lane->last));
+	uint64		seq = lock->seq + (is_new && BufferIsValid(lock->last));
 	CbSortEntry *entries = append->entries + append->done;
 	const CbAppendSink *sink = append->sink;
 
@@ -469,8 +476,8 @@ cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
 	if (is_new)
 		pos = CbPosMake(seq, CB_JOURNAL_FIRST);
 	cb_append_chunk(append->rel, buf, seq, &chunk,
-					is_new ? lane->last : InvalidBuffer,
-					is_new ? lane->meta : InvalidBuffer);
+					is_new ? lock->last : InvalidBuffer,
+					is_new ? lock->meta : InvalidBuffer);
 	if (sink && sink->fill)
 		sink->fill(append->arg, append->done, chunk.n, pos, pos + chunk.len);
 	cb_append_remember(append->rel, buf, seq);
@@ -478,29 +485,29 @@ cb_append_to_page(CbAppend *append, CbLane *lane, bool is_new)
 }
 
 /*
- * Append what goes to the next page that has room, and release the lane.  No
- * lock is held, on entry or on return.
+ * Append what goes to the next page that has room, and release the append
+ * lock.  No lock is held, on entry or on return.
  */
 static void
 cb_append_some(CbAppend *append)
 {
-	CbLane		lane;
+	CbAppendLock lock;
 	Size		first = MAXALIGN(IndexTupleSize(append->entries[append->done].itup));
 	int			m = 0;
 
 	append->want_fresh = false;
-	if (!cb_append_take_lane(append->rel, &lane, append->sink, append->arg))
+	if (!cb_append_take_lock(append->rel, &lock, append->sink, append->arg))
 	{
 		append->stopped = true;
 		return;
 	}
-	if (BufferIsValid(lane.last) &&
-		first <= cb_append_page_room(BufferGetPage(lane.last)))
-		m = cb_append_to_page(append, &lane, false);
+	if (BufferIsValid(lock.last) &&
+		first <= cb_append_page_room(BufferGetPage(lock.last)))
+		m = cb_append_to_page(append, &lock, false);
 	else if (BufferIsValid(append->fresh) && cb_append_claim(append))
 	{
 		CB_TEST_POINT("journal-newpage");
-		m = cb_append_to_page(append, &lane, true);
+		m = cb_append_to_page(append, &lock, true);
 		LockBuffer(append->fresh, BUFFER_LOCK_UNLOCK);
 		if (m > 0)
 		{
@@ -511,12 +518,12 @@ cb_append_some(CbAppend *append)
 	else
 		append->want_fresh = true;
 	append->done += m;
-	cb_append_release_lane(&lane, append->sink, append->arg);
+	cb_append_release_lock(&lock, append->sink, append->arg);
 }
 
 /*
- * Obtain a fresh page, before the lane is taken: pinned and not locked.  May
- * wait for the lock for extension, and raise an error as the disk is full;
+ * Obtain a fresh page, before the append lock is taken: pinned and not locked.
+ * May wait for the lock for extension, and raise an error as the disk is full;
  * nothing is held then.
  */
 static void
@@ -552,17 +559,17 @@ cb_append_journal_length(Relation rel)
  * then all are appended.
  *
  * The caller holds RowExclusiveLock on the index and no LWLock, and has a
- * snapshot or a transaction id: by that a page that is used again is safe.  Not
- * in recovery.  No comparison runs.  It can be cancelled between two pages;
- * after an error a prefix of the entries may have been appended, each page's
- * with its fill().
+ * snapshot or a transaction id: by that a page that is used again is safe.
+ * Not in recovery.  No comparison runs.  It can be cancelled between two
+ * pages; after an error a prefix of the entries may have been appended, each
+ * page's with its fill().
  */
 int
 cb_journal_append(Relation rel, CbSortEntry *entries, int n,
 				  const CbAppendSink *sink, void *arg, uint64 *length)
 {
-	CbAppend	append = {.rel = rel, .entries = entries, .n = n,
-	.sink = sink, .arg = arg};
+	CbAppend	append = {.rel = rel,.entries = entries,.n = n,
+	.sink = sink,.arg = arg};
 
 	while (append.done < n && !append.stopped)
 	{

@@ -41,7 +41,7 @@ typedef struct CbCopy
 	BlockNumber block;			/* page of pos */
 	bool		busy;			/* being extended: comparisons may run SQL */
 	int			nruns;
-	CbRun	   *runs[CB_MAX_RUNS];
+	CbJournalRun *runs[CB_MAX_RUNS];
 } CbCopy;
 
 /* copies that no scan uses are dropped past this many bytes in all */
@@ -55,7 +55,7 @@ static Size cb_copy_total = 0;
 
 /* Drops a reference; the last one frees the run.  Cannot fail. */
 static void
-cb_copy_unref(CbRun *run)
+cb_copy_unref(CbJournalRun *run)
 {
 	Assert(run->refcount > 0);
 	if (--run->refcount == 0)
@@ -104,14 +104,14 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
  * not be sorted.  The run has one reference, and owns cxt; after an error,
  * which a comparison may raise, cxt is still the caller's.
  */
-static CbRun *
+static CbJournalRun *
 cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 				 int n)
 {
-	CbRun	   *run;
+	CbJournalRun *run;
 
 	cb_key_sort(kd, entries, n);
-	run = MemoryContextAllocZero(cxt, sizeof(CbRun));
+	run = MemoryContextAllocZero(cxt, sizeof(CbJournalRun));
 	run->cxt = cxt;
 	run->refcount = 1;
 	run->entries = entries;
@@ -127,9 +127,12 @@ cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 	return run;
 }
 
-/* Copy the entries of a run that lie at tail or above to out; returns how many. */
+/*
+ * Copy the entries of a run that lie at tail or above to out; returns how
+ * many.
+ */
 static int
-cb_copy_take(CbRun *run, CbPos tail, CbSortEntry *out, char **bytes)
+cb_copy_take(CbJournalRun *run, CbPos tail, CbSortEntry *out, char **bytes)
 {
 	int			n = 0;
 
@@ -149,7 +152,7 @@ cb_copy_take(CbRun *run, CbPos tail, CbSortEntry *out, char **bytes)
 }
 
 static Size
-cb_copy_run_size(CbRun *run)
+cb_copy_run_size(CbJournalRun *run)
 {
 	Size		size = 0;
 
@@ -162,13 +165,13 @@ cb_copy_run_size(CbRun *run)
  * One run of what two hold at tail or above; NULL if that is nothing.  They
  * are left as they are.
  */
-static CbRun *
-cb_copy_merge(const CbKeyDesc *kd, CbRun *a, CbRun *b, CbPos tail)
+static CbJournalRun *
+cb_copy_merge(const CbKeyDesc *kd, CbJournalRun *a, CbJournalRun *b, CbPos tail)
 {
 	MemoryContext cxt = AllocSetContextCreate(cb_copy_cxt,
 											  "cache_batch journal run",
 											  ALLOCSET_DEFAULT_SIZES);
-	CbRun	   *run = NULL;
+	CbJournalRun *run = NULL;
 
 	/* the comparison may raise an error */
 	PG_TRY();
@@ -206,9 +209,9 @@ cb_copy_compact(const CbKeyDesc *kd, CbCopy *copy, CbPos tail)
 {
 	while (copy->nruns >= 2)
 	{
-		CbRun	   *a = copy->runs[copy->nruns - 2];
-		CbRun	   *b = copy->runs[copy->nruns - 1];
-		CbRun	   *merged;
+		CbJournalRun *a = copy->runs[copy->nruns - 2];
+		CbJournalRun *b = copy->runs[copy->nruns - 1];
+		CbJournalRun *merged;
 
 		if (copy->nruns < CB_MAX_RUNS && a->n > b->n * 2)
 			break;
@@ -313,7 +316,7 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
 	cb_stat_add(kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 	if (complete && reader.n > 0)
 	{
-		CbRun	   *run = cb_copy_make_run(kd, cxt, reader.entries, reader.n);
+		CbJournalRun *run = cb_copy_make_run(kd, cxt, reader.entries, reader.n);
 
 		/* from here on the copy owns it */
 		MemoryContextSetParent(cxt, cb_copy_cxt);
@@ -415,13 +418,13 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
 }
 
 /*
- * What a scan with this snapshot has to see of the journal up to the limit, the
- * end of some entry, or CB_POS_MAX: as far as its head.  The result lives in
- * the current memory context and is released with it.
+ * What a scan with this snapshot has to see of the journal up to the limit,
+ * the end of some entry, or CB_POS_MAX: as far as its head.  The result lives
+ * in the current memory context and is released with it.
  *
  * No LWLock is held on entry; pages are locked one at a time.  Also in
- * recovery.  Comparison functions run; errors are raised if the snapshot is too
- * old, if a page is damaged, and if a comparison uses the index that it
+ * recovery.  Comparison functions run; errors are raised if the snapshot is
+ * too old, if a page is damaged, and if a comparison uses the index that it
  * compares for (C11).
  */
 CbUpper *
@@ -437,9 +440,9 @@ cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
 }
 
 /*
- * The same where the caller knows that all of it is in the tree: nothing.  tail
- * is one that was seen.  Fills *upper, which is the caller's and need not be
- * released.  Lets go of the copy's memory.  Reads nothing, cannot fail.
+ * The same where the caller knows that all of it is in the tree: nothing.
+ * tail is one that was seen.  Fills *upper, which is the caller's and need not
+ * be released.  Lets go of the copy's memory.  Reads nothing, cannot fail.
  */
 void
 cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail, CbUpper *upper)

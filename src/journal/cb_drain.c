@@ -21,11 +21,11 @@
 #include "storage/bufmgr.h"
 
 /*
- * Read everything from the tail to the head as it is now, or to the limit, into
- * the current memory context, to which the batch's arrays and the entries'
- * bytes belong.  The caller holds the sweep lock and no LWLock.  Raises an
- * error if the journal is broken: nobody else can have moved the tail.  No
- * comparison runs.
+ * Read everything from the tail to the head as it is now, or to the limit,
+ * into the current memory context, to which the batch's arrays and the
+ * entries' bytes belong.  The caller holds the sweep lock and no LWLock.
+ * Raises an error if the journal is broken: nobody else can have moved the
+ * tail.  No comparison runs.
  */
 void
 cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)

@@ -5,7 +5,7 @@
  *
  * A chain of pages of the index relation, linked from the one that holds the
  * tail (metapage) to the last.  Entries are only ever appended to the last
- * page; its exclusive content lock is the append lane.  A page is a live
+ * page; its exclusive content lock is the append lock.  A page is a live
  * journal page if it has the expected sequence number; readers check that
  * under the page lock, since truncated pages are reused.
  *
@@ -21,7 +21,7 @@
  * One immutable sorted part of a backend's private copy.  Kept alive by the
  * references of the copy and of scans.
  */
-typedef struct CbRun
+typedef struct CbJournalRun
 {
 	int			refcount;
 	int			n;
@@ -30,7 +30,7 @@ typedef struct CbRun
 	Size		bytes;
 	MemoryContext cxt;			/* holds everything of the run */
 	CbSortEntry *entries;		/* sorted by (key, TID), no duplicates */
-} CbRun;
+} CbJournalRun;
 
 #define CB_MAX_RUNS		8
 
@@ -45,7 +45,7 @@ typedef struct CbUpper
 {
 	CbPos		tail;
 	int			nruns;
-	CbRun	   *runs[CB_MAX_RUNS];
+	CbJournalRun *runs[CB_MAX_RUNS];
 	MemoryContextCallback cb;
 } CbUpper;
 
@@ -62,15 +62,15 @@ typedef struct CbJournalBatch
 } CbJournalBatch;
 
 /*
- * What an upper layer does around the append lane.
+ * What an upper layer does around the append lock.
  *
- * lock		before the lane is taken; false: don't.  Nothing that can fail or
- *			wait for long may happen from here to unlock.
- * reserve	with the lane: how many of the n entries from number first on may
- *			be appended at head, or behind it
- * fill		with the lane, once m of them are in the journal: the first at pos,
- *			and head behind the last.  Cannot fail.
- * unlock	when the lane is free again
+ * lock		before the append lock is taken; false: don't.  Nothing that can
+ *			fail or wait for long may happen from here to unlock.
+ * reserve	with the append lock: how many of the n entries from number first
+ *			on may be appended at head, or behind it
+ * fill		with the append lock, once m of them are in the journal: the first
+ *			at pos, and head behind the last.  Cannot fail.
+ * unlock	when the append lock is free again
  */
 typedef struct CbAppendSink
 {

@@ -15,10 +15,10 @@
 #include "utils/snapmgr.h"
 
 /*
- * Begin to read at pos, which lies in the given block, up to the limit: the end
- * of an entry, or CB_POS_MAX.  Reads nothing yet, and holds no lock.  What will
- * be read is the memory context's, cxt, and goes with it; the reader is the
- * caller's.
+ * Begin to read at pos, which lies in the given block, up to the limit: the
+ * end of an entry, or CB_POS_MAX.  Reads nothing yet, and holds no lock.  What
+ * will be read is the memory context's, cxt, and goes with it; the reader is
+ * the caller's.
  */
 void
 cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
@@ -134,10 +134,10 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 
 /*
  * Read all entries from reader->pos to the head, or to the limit; afterwards
- * reader->pos is there.  They are in the order of the journal, equal ones among
- * them.  Holds one page lock at a time, none on entry.  False: a page was
- * recycled, so what was to be read is in the tree; begin again from the new
- * tail.
+ * reader->pos is there.  They are in the order of the journal, equal ones
+ * among them.  Holds one page lock at a time, none on entry.  False: a page
+ * was recycled, so what was to be read is in the tree; begin again from the
+ * new tail.
  *
  * snapshot: the scan's, which each page must not be too new for, else an error
  * is raised; NULL: there is none.  Damage raises an error as well.  No

@@ -3,11 +3,12 @@
  * cb_walk.c
  *	  The way from one page of the journal to the next.
  *
- * Who appends goes to the last page, copies and sweeps read what is between the
- * tail and the head, a truncation goes from the tail to where it shall be, and
- * inspection and verification show and check all pages.  A page is believed only
- * if, under its lock, it is a journal page with the sequence number that is
- * expected: truncated pages are reused (I11).  One page is locked at a time.
+ * Who appends goes to the last page, copies and sweeps read what is between
+ * the tail and the head, a truncation goes from the tail to where it shall be,
+ * and inspection and verification show and check all pages.  A page is
+ * believed only if, under its lock, it is a journal page with the sequence
+ * number that is expected: truncated pages are reused (I11).  One page is
+ * locked at a time.
  *
  * A page that is not the expected one any more was truncated, so the tail has
  * moved past it.  If it has not, the journal is broken.
@@ -21,9 +22,9 @@
 #include "storage/bufmgr.h"
 
 /*
- * Begins at a page that has, or once had, this number.  Reads nothing; the walk
- * holds neither pin nor lock until cb_walk_lock(), and needs no end.  A caller
- * that wants a strategy sets it afterwards.
+ * Begins at a page that has, or once had, this number.  Reads nothing; the
+ * walk holds neither pin nor lock until cb_walk_lock(), and needs no end.  A
+ * caller that wants a strategy sets it afterwards.
  */
 void
 cb_walk_begin(CbJournalWalk *walk, Relation rel, BlockNumber block, uint64 seq)
@@ -55,10 +56,10 @@ cb_walk_begin_at_tail(CbJournalWalk *walk, Relation rel)
 
 /*
  * Pins and share-locks the page that the walk is at, for cb_walk_unlock().
- * NULL, with neither pin nor lock: it is not the journal's any more; the caller
- * begins anew, or goes on by cb_walk_restart().  Raises an error if it is none
- * of the index's pages, or says that its entries end outside of it; can be
- * cancelled.  The caller holds no lock.
+ * NULL, with neither pin nor lock: it is not the journal's any more; the
+ * caller begins anew, or goes on by cb_walk_restart().  Raises an error if it
+ * is none of the index's pages, or says that its entries end outside of it;
+ * can be cancelled.  The caller holds no lock.
  */
 Page
 cb_walk_lock(CbJournalWalk *walk)
@@ -97,8 +98,8 @@ cb_walk_unlock(CbJournalWalk *walk)
 }
 
 /*
- * Goes to the next page, by the right link that the page had when it was locked;
- * it is unlocked.  If it was the last one the block becomes invalid.
+ * Goes to the next page, by the right link that the page had when it was
+ * locked; it is unlocked.  If it was the last one the block becomes invalid.
  */
 void
 cb_walk_step(CbJournalWalk *walk)
@@ -110,8 +111,8 @@ cb_walk_step(CbJournalWalk *walk)
 
 /*
  * The page is not the journal's any more: goes on from the tail.  Raises an
- * error unless that has moved past the page.  What is left out by that has gone
- * to lower levels.  No lock is held, on entry or on return.
+ * error unless that has moved past the page.  What is left out by that has
+ * gone to lower levels.  No lock is held, on entry or on return.
  */
 void
 cb_walk_restart(CbJournalWalk *walk)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_leaf.c
- *	  Reading, building and shrinking leaves with a packed base.
+ *	  Reading, building and shrinking leaves with a packed part.
  *
  * Nothing here takes a lock, writes WAL or compares keys.  An index tuple is
  * handed to the codec as its bytes behind the header, its flags and its TID,
@@ -64,8 +64,8 @@ cb_leaf_blob(Page page, Size *len)
 
 /*
  * Begins to read a leaf; the page's header and line pointers are sound.
- * False: its base is damaged.  *leaf points into the page, which is to stay as
- * it is: pinned and locked, or a copy.  Raises no error.
+ * False: its packed part is damaged.  *leaf points into the page, which is to
+ * stay as it is: pinned and locked, or a copy.  Raises no error.
  */
 bool
 cb_leaf_open(CbLeaf *leaf, Page page)
@@ -74,7 +74,7 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 	ItemId		item;
 
 	leaf->page = page;
-	leaf->nbase = 0;
+	leaf->npacked = 0;
 	if (!CbPageIsPacked(page))
 		return true;
 	if (PageGetMaxOffsetNumber(page) < off)
@@ -84,26 +84,27 @@ cb_leaf_open(CbLeaf *leaf, Page page)
 		ItemIdGetOffset(item) != MAXALIGN(ItemIdGetOffset(item)) ||
 		ItemIdGetOffset(item) < SizeOfPageHeaderData ||
 		ItemIdGetOffset(item) + ItemIdGetLength(item) > BLCKSZ ||
-		!cb_pack_open(&leaf->base, PageGetItem(page, item),
+		!cb_pack_open(&leaf->packed, PageGetItem(page, item),
 					  ItemIdGetLength(item)))
 		return false;
-	leaf->nbase = cb_pack_count(PageGetItem(page, item));
+	leaf->npacked = cb_pack_count(PageGetItem(page, item));
 	return true;
 }
 
 /*
- * Raises the error for a leaf, or a page of a run, whose base is damaged.
- * Locks and pins go with the error.
+ * Raises the error for a leaf, or a page of a run, whose packed part is
+ * damaged.  Locks and pins go with the error.
  */
 void
 cb_leaf_report_damaged(Relation rel, BlockNumber blkno)
 {
-	cb_report_corrupt(rel, blkno, "The packed base is damaged.");
+	cb_report_corrupt(rel, blkno, "The packed part is damaged.");
 }
 
 /*
- * Looks at every entry of the base, if there is one.  False: it is damaged.
- * What it has passed can be read, and cb_leaf_delete() cannot fail at it.
+ * Looks at every entry of the packed part, if there is one.  False: it is
+ * damaged.  What it has passed can be read, and cb_leaf_delete() cannot fail
+ * at it.
  */
 bool
 cb_leaf_check(const CbLeaf *leaf)
@@ -113,12 +114,12 @@ cb_leaf_check(const CbLeaf *leaf)
 	Size		len;
 	int			n;
 
-	if (leaf->nbase == 0)
+	if (leaf->npacked == 0)
 		return true;
 	blob = cb_leaf_blob(leaf->page, &len);
 	if (!cb_pack_check(blob, len))
 		return false;
-	for (int i = 0; i < leaf->nbase; i += n)
+	for (int i = 0; i < leaf->npacked; i += n)
 	{
 		n = cb_leaf_read_tids(leaf, i, tids);
 		if (n == 0)
@@ -128,15 +129,16 @@ cb_leaf_check(const CbLeaf *leaf)
 }
 
 /*
- * Entry i of the base, in *tuple; NULL: the base is damaged.  Next to the
- * entry read before it is cheap, since *leaf remembers that one's block.
+ * Entry i of the packed part, in *tuple; NULL: the packed part is damaged.
+ * Next to the entry read before it is cheap, since *leaf remembers that one's
+ * block.
  */
 IndexTuple
 cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 {
 	CbPackEntry entry;
 
-	if (!cb_pack_read(&leaf->base, i, &entry, tuple->bytes + CB_LEAF_HEADER) ||
+	if (!cb_pack_read(&leaf->packed, i, &entry, tuple->bytes + CB_LEAF_HEADER) ||
 		(OffsetNumber) entry.tid == InvalidOffsetNumber ||
 		(entry.info & INDEX_ALT_TID_MASK) != 0)
 		return NULL;
@@ -144,22 +146,25 @@ cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 	return &tuple->tuple;
 }
 
-/* The TID of entry i of the base; block and offset 0 if the base is damaged. */
+/*
+ * The TID of entry i of the packed part; block and offset 0 if the packed part
+ * is damaged.
+ */
 void
 cb_leaf_read_tid(const CbLeaf *leaf, int i, ItemPointer tid)
 {
-	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->base, i));
+	cb_leaf_set_tid(tid, cb_pack_tid(&leaf->packed, i));
 }
 
 /*
- * The TIDs of entry i of the base and of some behind it, in tids, which has
- * room for CB_PACK_BLOCK; how many.  0: the base is damaged.
+ * The TIDs of entry i of the packed part and of some behind it, in tids, which
+ * has room for CB_PACK_BLOCK; how many.  0: the packed part is damaged.
  */
 int
 cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids)
 {
 	uint64		numbers[CB_PACK_BLOCK];
-	int			n = cb_pack_read_tids(&leaf->base, i, numbers);
+	int			n = cb_pack_read_tids(&leaf->packed, i, numbers);
 
 	for (int k = 0; k < n; k++)
 	{
@@ -175,10 +180,13 @@ int
 cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
 				   BlockNumber *high)
 {
-	return cb_pack_heap_range(&leaf->base, i, low, high);
+	return cb_pack_heap_range(&leaf->packed, i, low, high);
 }
 
-/* Reads entry i of the base into the arena; how many: 1, 0 if it is damaged. */
+/*
+ * Reads entry i of the packed part into the arena; how many: 1, 0 if it is
+ * damaged.
+ */
 static int
 cb_leaf_read_one(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 {
@@ -197,9 +205,9 @@ static int
 cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 {
 	uint64		tids[CB_PACK_BLOCK];
-	CbPackEntry entry = {.info = leaf->base.info};
+	CbPackEntry entry = {.info = leaf->packed.info};
 	char	   *at = arena->at;
-	int			n = cb_pack_read_words(&leaf->base, i, CB_LEAF_HEADER, at,
+	int			n = cb_pack_read_words(&leaf->packed, i, CB_LEAF_HEADER, at,
 									   &entry.len, tids);
 
 	if ((entry.info & INDEX_ALT_TID_MASK) != 0)
@@ -217,9 +225,9 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 }
 
 /*
- * All entries of the base, in order, in the arena's memory; items has room for
- * nbase.  They live until the arena is reset, even if the page changes.
- * False: the base is damaged, and some may have been read.
+ * All entries of the packed part, in order, in the arena's memory; items has
+ * room for npacked.  They live until the arena is reset, even if the page
+ * changes.  False: the packed part is damaged, and some may have been read.
  */
 bool
 cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
@@ -228,7 +236,7 @@ cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
 						   CB_PACK_WORDS_ROOM(CB_LEAF_HEADER));
 	int			n;
 
-	for (int i = 0; i < leaf->nbase; i += n)
+	for (int i = 0; i < leaf->npacked; i += n)
 	{
 		/* room for the most, of which the rest is given back */
 		if (arena->left < room)
@@ -245,8 +253,8 @@ cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
 /* ---------- building ---------- */
 
 /*
- * Can these entries be part of a base?  Not if there are too many, or one is
- * too long or not of a MAXALIGNed size.
+ * Can these entries be part of a packed part?  Not if there are too many, or
+ * one is too long or not of a MAXALIGNed size.
  */
 bool
 cb_leaf_can_pack(IndexTuple *items, int n)
@@ -265,9 +273,9 @@ cb_leaf_can_pack(IndexTuple *items, int n)
 }
 
 /*
- * Encodes entries that can be part of a base into a blob, MAXALIGNed; returns
- * its bytes, 0 if they are more than capacity.  Entries of the same order give
- * the same bytes, on which redo relies.
+ * Encodes entries that can be part of a packed part into a blob, MAXALIGNed;
+ * returns its bytes, 0 if they are more than capacity.  Entries of the same
+ * order give the same bytes, on which redo relies.
  */
 Size
 cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity)
@@ -280,8 +288,8 @@ cb_leaf_encode(IndexTuple *items, int n, char *blob, Size capacity)
 }
 
 /*
- * Bytes that a base of these entries takes, 0 if more than capacity.  They can
- * be part of a base.  As dear as encoding them.
+ * Bytes that a packed part of these entries takes, 0 if more than capacity.
+ * They can be part of a packed part.  As dear as encoding them.
  */
 Size
 cb_leaf_measure(IndexTuple *items, int n, Size capacity)
@@ -307,11 +315,11 @@ cb_leaf_put_blob(Page page, const char *blob, Size len)
 }
 
 /*
- * Puts a base of n > 0 entries behind the high key of a page without entries.
- * False: it does not fit; the page is as it was.
+ * Puts a packed part of n > 0 entries behind the high key of a page without
+ * entries.  False: it does not fit; the page is as it was.
  */
 bool
-cb_leaf_put_base(Page page, IndexTuple *items, int n)
+cb_leaf_put_packed(Page page, IndexTuple *items, int n)
 {
 	PageHeader	header = (PageHeader) page;
 	Size		room = header->pd_upper - header->pd_lower;
@@ -327,10 +335,10 @@ cb_leaf_put_base(Page page, IndexTuple *items, int n)
 }
 
 /*
- * Builds in image the leaf with exactly these entries, all in its base; its
- * high key, siblings and so on are the page's.  False: it does not fit, with
- * at least reserve bytes to spare; image is of no use then.  The page is only
- * read, and image is memory of the caller's, BLCKSZ and MAXALIGNed.
+ * Builds in image the leaf with exactly these entries, all in its packed part;
+ * its high key, siblings and so on are the page's.  False: it does not fit,
+ * with at least reserve bytes to spare; image is of no use then.  The page is
+ * only read, and image is memory of the caller's, BLCKSZ and MAXALIGNed.
  */
 bool
 cb_leaf_build(Page page, IndexTuple *items, int n, Size reserve, Page image)
@@ -351,7 +359,7 @@ cb_leaf_build(Page page, IndexTuple *items, int n, Size reserve, Page image)
 		(void) PageAddItem(image, (Item) high, IndexTupleSize(high),
 						   InvalidOffsetNumber, false, false);
 	}
-	return cb_leaf_put_base(image, items, n) &&
+	return cb_leaf_put_packed(image, items, n) &&
 		PageGetExactFreeSpace(image) >= reserve;
 }
 
@@ -394,7 +402,7 @@ cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
 			  IndexTuple **items_p)
 {
 	CbLeaf		leaf;
-	IndexTuple *base;
+	IndexTuple *packed;
 	IndexTuple *items;
 	int			n;
 	int			next = 0;
@@ -402,31 +410,31 @@ cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
 	if (!cb_leaf_open(&leaf, page) ||
 		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) != repack->nplain)
 		return -1;
-	n = leaf.nbase + repack->nnew;
+	n = leaf.npacked + repack->nnew;
 	for (int i = 0; i < repack->nplain; i++)
 		n += repack->plain_at[i] != CB_PLACE_DROP;
 
-	base = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.nbase + n + 1));
-	items = base + leaf.nbase;
+	packed = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.npacked + n + 1));
+	items = packed + leaf.npacked;
 	memset(items, 0, sizeof(IndexTuple) * n);
-	if (!cb_leaf_read_all(&leaf, arena, base) ||
+	if (!cb_leaf_read_all(&leaf, arena, packed) ||
 		!cb_leaf_place(page, repack, items, n))
 		return -1;
 	for (int i = 0; i < n; i++)
 	{
 		if (items[i] != NULL)
 			continue;
-		if (next == leaf.nbase)
+		if (next == leaf.npacked)
 			return -1;
-		items[i] = base[next++];
+		items[i] = packed[next++];
 	}
 	*items_p = items;
-	return next == leaf.nbase ? n : -1;
+	return next == leaf.npacked ? n : -1;
 }
 
 /* ---------- deleting ---------- */
 
-/* Removes entries of the base; the page is plain if none are left. */
+/* Removes entries of the packed part; the page is plain if none are left. */
 static void
 cb_leaf_delete_packed(Page page, const uint16 *ordinals, int n)
 {
@@ -437,7 +445,7 @@ cb_leaf_delete_packed(Page page, const uint16 *ordinals, int n)
 	Size		left = cb_pack_delete(blob, len, ordinals, n, rest.data);
 
 	if (left == 0 && n < count)
-		elog(PANIC, "cache_batch: cannot remove entries from a damaged base");
+		elog(PANIC, "cache_batch: cannot remove entries from a damaged packed part");
 	if (left > 0)
 	{
 		(void) PageIndexTupleOverwrite(page, CbPageFirstItem(page), rest.data,
@@ -449,16 +457,16 @@ cb_leaf_delete_packed(Page page, const uint16 *ordinals, int n)
 }
 
 /*
- * Removes entries of the base by their ordinals and plain ones by their
- * offsets, both ascending.  Cannot fail, as the base was checked: it never
- * grows by it.  For critical sections and redo; the page is exclusively
+ * Removes entries of the packed part by their ordinals and plain ones by their
+ * offsets, both ascending.  Cannot fail, as the packed part was checked: it
+ * never grows by it.  For critical sections and redo; the page is exclusively
  * locked.
  */
 void
 cb_leaf_delete(Page page, const uint16 *ordinals, int nordinals,
 			   OffsetNumber *offsets, int noffsets)
 {
-	/* the plain ones first: their offsets count the base */
+	/* the plain ones first: their offsets count the packed part */
 	if (noffsets > 0)
 		PageIndexMultiDelete(page, offsets, noffsets);
 	if (nordinals > 0)

@@ -56,9 +56,11 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_ROOT				(1 << 4)	/* leftmost page of the top level */
 #define CBP_INCOMPLETE_SPLIT	(1 << 5)	/* right sibling has no downlink */
 #define CBP_DELETED				(1 << 6)	/* out of the tree, see safexid */
-#define CBP_EMPTY				(1 << 7)	/* leaf that has lost all its entries */
+#define CBP_EMPTY				(1 << 7)	/* leaf that has lost all its
+											 * entries */
 #define CBP_HAS_GARBAGE			(1 << 8)	/* hint: has dead items */
-#define CBP_PACKED				(1 << 9)	/* leaf whose first item is a base */
+#define CBP_PACKED				(1 << 9)	/* leaf whose first item is a
+											 * packed part */
 #define CBP_RANGE				(1 << 10)	/* lists runs: see cb_range_page.h */
 #define CBP_RUN					(1 << 11)	/* of a run */
 
@@ -84,8 +86,8 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CbPageGetHighKey(page) CbPageGetTuple(page, CB_HIKEY)
 
 /*
- * The entry of an item of a leaf or of a run's data page, whose header is sound;
- * NULL: what is there is damaged.
+ * The entry of an item of a leaf or of a run's data page, whose header is
+ * sound; NULL: what is there is damaged.
  */
 static inline IndexTuple
 cb_page_get_entry(Page page, OffsetNumber off)
@@ -106,8 +108,8 @@ cb_page_get_entry(Page page, OffsetNumber off)
 }
 
 /*
- * Copies a tuple to an aligned place, with zeros up to the next one; returns how
- * many bytes that are.
+ * Copies a tuple to an aligned place, with zeros up to the next one; returns
+ * how many bytes that are.
  */
 static inline Size
 cb_page_copy_tuple(char *at, IndexTuple itup)
@@ -140,7 +142,10 @@ cb_page_copy_tuple(char *at, IndexTuple itup)
 
 #define CB_BUILD_ID_LEN		16
 
-/* the levels that an index's file has, upper first: for verification and inspection */
+/*
+ * the levels that an index's file has, upper first: for verification and
+ * inspection
+ */
 typedef enum CbLevelKind
 {
 	CB_LEVEL_NONE = 0,
@@ -173,9 +178,10 @@ typedef struct CbMetaPageData
 									 * page yet */
 	uint32		nlevels;
 	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
-	BlockNumber range_root;		/* the router of the range pages; 0: none */
-	uint32		map_incarnation;	/* hint: of the server, when the free space map
-									 * was seen to be complete; 0: it was not */
+	BlockNumber range_root;		/* inner page above the range pages; 0: none */
+	uint32		map_incarnation;	/* hint: of the server, when the free
+									 * space map was seen to be complete; 0:
+									 * it was not */
 } CbMetaPageData;
 
 #define CbPageGetMeta(page) ((CbMetaPageData *) PageGetContents(page))
@@ -197,14 +203,15 @@ typedef struct CbJournalHeader
 /* ---------- deleted page ---------- */
 
 /*
- * A page that has left the tree, by tree/cb_unlink.c, or was one of a run.  It keeps its level and
- * its right link, for those who still come to it: the page that this leads to
- * has taken over its range of keys.  It is no leaf or internal page any more.
+ * A page that has left the tree, by tree/cb_unlink.c, or was one of a run.  It
+ * keeps its level and its right link, for those who still come to it: the page
+ * that this leads to has taken over its range of keys.  It is no leaf or
+ * internal page any more.
  */
 typedef struct CbDeletedPageData
 {
-	FullTransactionId safexid;	/* reusable once no snapshot can hold it; 0: at
-								 * once, also on standbys */
+	FullTransactionId safexid;	/* reusable once no snapshot can hold it; 0:
+								 * at once, also on standbys */
 } CbDeletedPageData;
 
 #define CbPageGetDeleted(page) ((CbDeletedPageData *) PageGetContents(page))

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * cb_range_page.h
- *	  Layout of range pages, their router, and the pages of runs.
+ *	  Layout of range pages, their range root, and the pages of runs.
  *
  * Range pages form a chain by their right links.  Each covers the entries e
  * with low <= e < high key, and lists the runs of that range.  Item 1 is the
  * high key, but for the rightmost; then comes the low key, which never changes
- * (minus infinity in the leftmost); then a CbRunItem for each run.  The router
- * is an internal page with downlinks to range pages; where one has none, it is
- * reached by right links.
+ * (minus infinity in the leftmost); then a CbRunItem for each run.  The range
+ * root is an internal page with downlinks to range pages; where one has none,
+ * it is reached by right links.
  *
  * A run is written once and never changed: data pages, which are like leaves
  * without high key and right link; a root, an internal page with downlinks to
@@ -27,7 +27,7 @@
 
 /* page levels */
 #define CB_RANGE_LEVEL		0
-#define CB_ROUTER_LEVEL		1
+#define CB_RANGE_ROOT_LEVEL		1
 
 #define CB_RUN_DATA_LEVEL	0
 #define CB_RUN_ROOT_LEVEL	1
@@ -42,8 +42,8 @@
 
 typedef struct CbRunItem
 {
-	FullTransactionId safexid;	/* not 0: retired; readers with older snapshots
-								 * may still be at its pages */
+	FullTransactionId safexid;	/* not 0: retired; readers with older
+								 * snapshots may still be at its pages */
 	uint32		nentries;
 	BlockNumber root;
 	uint16		npages;			/* of all kinds */

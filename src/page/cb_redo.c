@@ -4,11 +4,11 @@
  *	  What redo does around the change of a page.
  *
  * A redo function takes a block of its record by cb_redo_begin(), changes the
- * page if there is one to change, and gives it back by cb_redo_end().  It locks
- * one page at a time in this way, as readers of a standby do.  A record whose
- * pages have to stay locked until all have changed (XLOG_CB_UNLINK,
- * XLOG_CB_SHARE) marks each by cb_redo_mark(), or takes its image, and releases
- * them in the end.
+ * page if there is one to change, and gives it back by cb_redo_end().  It
+ * locks one page at a time in this way, as readers of a standby do.  A record
+ * whose pages have to stay locked until all have changed (XLOG_CB_UNLINK,
+ * XLOG_CB_REDISTRIBUTE) marks each by cb_redo_mark(), or takes its image, and
+ * releases them in the end.
  *
  *-------------------------------------------------------------------------
  */

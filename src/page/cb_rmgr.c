@@ -120,9 +120,9 @@ cb_describe_leaf_pack(StringInfo buf, const char *rec)
 }
 
 void
-cb_describe_share(StringInfo buf, const char *rec)
+cb_describe_redistribute(StringInfo buf, const char *rec)
 {
-	const xl_cb_share *xlrec = (const xl_cb_share *) rec;
+	const xl_cb_redistribute *xlrec = (const xl_cb_redistribute *) rec;
 
 	appendStringInfo(buf, "nleaves %u, off %u", xlrec->nleaves, xlrec->off);
 }
@@ -189,7 +189,7 @@ cb_describe_run_free(StringInfo buf, const char *rec)
 /*
  * Masks what redo may leave different.
  *
- * Hints set without WAL: dead bits, of line pointers and in bases, and
+ * Hints set without WAL: dead bits, of line pointers and in packed parts, and
  * CBP_HAS_GARBAGE by scans, a cycle id that is no longer needed by VACUUM, and
  * what VACUUM knows of the free space map.
  * The hole of a journal page is left alone: its bytes below pd_lower are all

@@ -38,7 +38,7 @@
 #define XLOG_CB_NEWROOT				0x50
 #define XLOG_CB_VACUUM_LEAF			0x60
 #define XLOG_CB_LEAF_PACK			0x70
-#define XLOG_CB_SHARE				0x80
+#define XLOG_CB_REDISTRIBUTE				0x80
 #define XLOG_CB_UNLINK				0x90
 #define XLOG_CB_REUSE_PAGE			0xA0
 #define XLOG_CB_LEAF_DELETE			0xB0
@@ -132,8 +132,8 @@ typedef struct xl_cb_newroot
 /*
  * VACUUM removed items from a leaf.  Replay needs no cleanup lock (I8).
  *
- * block 0: the leaf; its data: the ordinals removed from its base, and the
- * offsets of the plain entries removed, both ascending.
+ * block 0: the leaf; its data: the ordinals removed from its packed part, and
+ * the offsets of the plain entries removed, both ascending.
  */
 typedef struct xl_cb_vacuum_leaf
 {
@@ -148,8 +148,8 @@ typedef struct xl_cb_vacuum_leaf
  * Remove entries of rows that are dead to everyone from a leaf, without
  * VACUUM.  Standbys end the queries that could see them first.
  *
- * block 0: the leaf; its data: as of xl_cb_vacuum_leaf.  Nothing may be left to
- * remove: then the record stands for entries that were on their way to it.
+ * block 0: the leaf; its data: as of xl_cb_vacuum_leaf.  Nothing may be left
+ * to remove: then the record stands for entries that were on their way to it.
  */
 typedef struct xl_cb_leaf_delete
 {
@@ -162,11 +162,11 @@ typedef struct xl_cb_leaf_delete
 	(offsetof(xl_cb_leaf_delete, nordinals) + sizeof(uint16))
 
 /*
- * Put all entries of a leaf, and new ones, into its base.
+ * Put all entries of a leaf, and new ones, into its packed part.
  *
  * block 0: the leaf; its data: the places of its plain entries in the new
- * base, or CB_PLACE_DROP; the places of the new ones, ascending; the new ones,
- * each MAXALIGNed.
+ * packed part, or CB_PLACE_DROP; the places of the new ones, ascending; the
+ * new ones, each MAXALIGNed.
  */
 typedef struct xl_cb_leaf_pack
 {
@@ -184,13 +184,13 @@ typedef struct xl_cb_leaf_pack
  * the place of the one at off.
  * blocks 1 ... nleaves: the leaves, in full, left to right.
  */
-typedef struct xl_cb_share
+typedef struct xl_cb_redistribute
 {
 	uint16		nleaves;
 	OffsetNumber off;
-} xl_cb_share;
+} xl_cb_redistribute;
 
-#define SizeOfCbShare (offsetof(xl_cb_share, off) + sizeof(OffsetNumber))
+#define SizeOfCbRedistribute (offsetof(xl_cb_redistribute, off) + sizeof(OffsetNumber))
 
 /* pages that leave the tree in one record, at most one a level */
 #define CB_MAX_UNLINK_PAGES		8
@@ -231,11 +231,11 @@ typedef struct xl_cb_reuse_page
 #define SizeOfCbReusePage (offsetof(xl_cb_reuse_page, block) + sizeof(BlockNumber))
 
 /*
- * Make the index's first range page and their router, or split a range page.
- * No data: all blocks are there in full.
+ * Make the index's first range page and their range root, or split a range
+ * page.  No data: all blocks are there in full.
  *
- * blocks 0 ... 2: the metapage, the router, the range page; or the range page,
- * the new one to its right, the router.
+ * blocks 0 ... 2: the metapage, the range root, the range page; or the range
+ * page, the new one to its right, the range root.
  */
 
 /*
@@ -289,6 +289,7 @@ typedef struct CbWalAction
 
 /* cb_rmgr.c */
 extern void cb_wal_register(const CbWalAction *actions);
+
 /* cb_redo.c: the frame of redo functions */
 extern Page cb_redo_begin(XLogReaderState *record, uint8 block, Buffer *buf);
 extern Page cb_redo_begin_init(XLogReaderState *record, uint8 block,
@@ -307,7 +308,7 @@ extern void cb_describe_split(StringInfo buf, const char *rec);
 extern void cb_describe_newroot(StringInfo buf, const char *rec);
 extern void cb_describe_vacuum_leaf(StringInfo buf, const char *rec);
 extern void cb_describe_leaf_pack(StringInfo buf, const char *rec);
-extern void cb_describe_share(StringInfo buf, const char *rec);
+extern void cb_describe_redistribute(StringInfo buf, const char *rec);
 extern void cb_describe_unlink(StringInfo buf, const char *rec);
 extern void cb_describe_reuse_page(StringInfo buf, const char *rec);
 extern void cb_describe_leaf_delete(StringInfo buf, const char *rec);

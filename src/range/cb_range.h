@@ -15,8 +15,8 @@
  *	b) The pages of a retired run keep their contents until no snapshot from
  *	   before its retirement is left (RUN_FREE); so a scan that has copied the
  *	   items of a range page may read the runs at any time, without pins.
- *	   Snapshots of standbys do not count: a scan that began in recovery watches
- *	   whether a page is that of the run still (CbRunWatch).
+ *	   Snapshots of standbys do not count: a scan that began in recovery
+ *	   watches whether a page is that of the run still (CbRunWatch).
  *	c) A range page covers what it has covered from the first, or loses its
  *	   right part, while it lists no live run, to a new page to its right; none
  *	   is ever deleted.  So a run lies in one range, and a place where a range
@@ -27,7 +27,7 @@
  * Locks: whoever retires runs of a range or frees their pages holds LockPage
  * (index, range page), exclusively.  Content locks: pages of a run, if new or
  * being freed, before the range page; the range page before a new one to its
- * right, before the router; the metapage last.
+ * right, before the range root; the metapage last.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,13 +46,13 @@ extern BlockNumber cb_range_root(Relation rel);
 extern Buffer cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 								 Snapshot snapshot);
 extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root,
-							const CbCut *cut, ScanDirection dir, int lockmode,
+							const CbBound *bound, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
 
 /* where a place lies, by the bounds of a range */
-extern bool cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut,
+extern bool cb_range_is_beyond(const CbKeyDesc *kd, const CbBound *bound,
 							   ScanDirection dir, IndexTuple high);
-extern bool cb_range_covers(const CbKeyDesc *kd, const CbCut *cut,
+extern bool cb_range_covers(const CbKeyDesc *kd, const CbBound *bound,
 							ScanDirection dir, IndexTuple low, IndexTuple high);
 
 /* is this block a range page of the index? */
@@ -114,12 +114,12 @@ extern bool cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 extern void cb_run_add_filter(Relation rel, const CbRunItem *item, int filter,
 							  cb_atomic64 *to);
 extern int	cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor,
-						const CbCut *cut, ScanDirection dir);
+						const CbBound *bound, ScanDirection dir);
 extern bool cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir);
 extern void cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors,
-							int n, const CbCut *cut, ScanDirection dir);
+							int n, const CbBound *bound, ScanDirection dir);
 extern void cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
-								 const CbCut *end, ScanDirection dir);
+								 const CbBound *end, ScanDirection dir);
 extern IndexTuple cb_run_entry(Relation rel, CbRunCursor *cursor, int i,
 							   CbLeafTuple *tuple);
 extern void cb_run_check_page(Relation rel, Buffer buf);
@@ -153,8 +153,9 @@ extern void cb_range_unlock(Relation rel, BlockNumber range);
 
 /*
  * How far a merge came that gave way to one who waits for its lock: of the
- * range's live runs that are no later than lsn, what is not right of that entry
- * is in the tree.  It is entry number "ordinal" of the run with this root.
+ * range's live runs that are no later than lsn, what is not right of that
+ * entry is in the tree.  It is entry number "ordinal" of the run with this
+ * root.
  */
 typedef struct CbRangePlace
 {
@@ -198,13 +199,13 @@ typedef struct CbRangeSeen
 	IndexTuple	high;			/* NULL: infinite */
 	int			nfilters;		/* as many as each run has */
 	int			npages;			/* of unions, each of nfilters pages */
-	cb_atomic64 *filters;		/* unions of the runs' filters, none if there are
-								 * no runs; NULL: not made */
+	cb_atomic64 *filters;		/* unions of the runs' filters, none if there
+								 * are no runs; NULL: not made */
 } CbRangeSeen;
 
 extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
 											  const CbRangeMoment *now,
-											  const CbCut *cut,
+											  const CbBound *bound,
 											  ScanDirection dir,
 											  const uint32 *hash,
 											  Snapshot snapshot,
@@ -219,7 +220,8 @@ typedef enum CbSpillMode
 {
 	CB_SPILL_NEVER,				/* all goes to the leaves, the runs of ranges
 								 * that are met stay */
-	CB_SPILL_ONLY,				/* runs are not merged, unless there is no room */
+	CB_SPILL_ONLY,				/* runs are not merged, unless there is no
+								 * room */
 	CB_SPILL_OR_MERGE
 } CbSpillMode;
 
@@ -227,8 +229,8 @@ extern int	cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n,
 						   CbSpillMode mode, CbRangePlace *place,
 						   CbApplyStats *stats, int64 *spilled);
 extern bool cb_range_is_wanted(Relation rel);
-extern void cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo,
-								   const CbCut *hi, bool wait,
+extern void cb_range_merge_between(const CbKeyDesc *kd, const CbBound *lo,
+								   const CbBound *hi, bool wait,
 								   CbApplyStats *stats);
 extern void cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno,
 							  CbRangePlace *place, CbApplyStats *stats);

@@ -3,11 +3,11 @@
  * cb_range_find.c
  *	  The range pages: finding, making and splitting them.
  *
- * The router is one page.  A range page that has no downlink in it is reached
- * from the one to its left.  When the router is full it is made anew, with
- * downlinks to ranges at even distances.  Range pages are split while they
- * list no live run, in one record with the router, and are never deleted; so
- * a link to one stays good for as long as the index's file.
+ * The range root is one page.  A range page that has no downlink in it is
+ * reached from the one to its left.  When the range root is full it is made
+ * anew, with downlinks to ranges at even distances.  Range pages are split
+ * while they list no live run, in one record with the range root, and are
+ * never deleted; so a link to one stays good for as long as the index's file.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,8 +23,8 @@
 #include "utils/snapmgr.h"
 
 /*
- * The router's block, as the metapage says now; 0: there is none.  Share-locks
- * the metapage for a moment.
+ * The range root's block, as the metapage says now; 0: there is none.
+ * Share-locks the metapage for a moment.
  */
 BlockNumber
 cb_range_root(Relation rel)
@@ -36,20 +36,20 @@ cb_range_root(Relation rel)
 }
 
 /*
- * Reads and locks the router, which is pinned, too; an error is raised if the
- * page is none.
+ * Reads and locks the range root, which is pinned, too; an error is raised if
+ * the page is none.
  */
 static Buffer
-cb_range_read_router(Relation rel, BlockNumber root, int lockmode)
+cb_range_read_root(Relation rel, BlockNumber root, int lockmode)
 {
 	Buffer		buf = cb_rel_read_buffer(rel, root);
 	Page		page = BufferGetPage(buf);
 
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, root, page);
-	if (!CbPageIsRange(page) || CbPageGetOpaque(page)->level != CB_ROUTER_LEVEL ||
+	if (!CbPageIsRange(page) || CbPageGetOpaque(page)->level != CB_RANGE_ROOT_LEVEL ||
 		PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
-		cb_report_corrupt(rel, root, "It is not the router of range pages.");
+		cb_report_corrupt(rel, root, "It is not the range root of range pages.");
 	return buf;
 }
 
@@ -119,46 +119,46 @@ cb_range_check_moves(Relation rel, BlockNumber next, BlockNumber moves)
 
 /*
  * Does a range with this high key, or NULL, end before the position beside the
- * cut?  Comparisons run.
+ * bound?  Comparisons run.
  */
 bool
-cb_range_is_beyond(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_range_is_beyond(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 				   IndexTuple high)
 {
 	int			cmp;
 
-	if (high == NULL || cut->kind == CB_CUT_MIN)
+	if (high == NULL || bound->kind == CB_BOUND_MIN)
 		return false;
-	cmp = cb_key_compare_cut(kd, cut, high);
+	cmp = cb_key_compare_bound(kd, bound, high);
 	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
 }
 
 /*
- * Has a range with these bounds, or NULL, the position beside the cut?
+ * Has a range with these bounds, or NULL, the position beside the bound?
  * Comparisons run.
  */
 bool
-cb_range_covers(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_range_covers(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 				IndexTuple low, IndexTuple high)
 {
 	if (low != NULL)
 	{
-		int			cmp = cb_key_compare_cut(kd, cut, low);
+		int			cmp = cb_key_compare_bound(kd, bound, low);
 
 		if (ScanDirectionIsForward(dir) ? cmp > 0 : cmp >= 0)
 			return false;
 	}
-	return !cb_range_is_beyond(kd, cut, dir, high);
+	return !cb_range_is_beyond(kd, bound, dir, high);
 }
 
-/* The block that the router names for the cut. */
+/* The block that the range root names for the bound. */
 static BlockNumber
-cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
+cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
 			   ScanDirection dir)
 {
-	Buffer		buf = cb_range_read_router(kd->rel, root, BUFFER_LOCK_SHARE);
+	Buffer		buf = cb_range_read_root(kd->rel, root, BUFFER_LOCK_SHARE);
 	Page		page = BufferGetPage(buf);
-	OffsetNumber off = cb_tree_search_page(kd, cut, page, dir);
+	OffsetNumber off = cb_tree_search_page(kd, bound, page, dir);
 	BlockNumber blkno = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
 
 	UnlockReleaseBuffer(buf);
@@ -166,21 +166,21 @@ cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 }
 
 /*
- * The range page that has the first position right of the cut [last left of
+ * The range page that has the first position right of the bound [last left of
  * it], pinned and locked.  from: one that does not begin right of that, or
- * InvalidBlockNumber: then the way begins at the router, root, which is there.
- * snapshot: as cb_range_read_page().
+ * InvalidBlockNumber: then the way begins at the range root, root, which is
+ * there.  snapshot: as cb_range_read_page().
  *
  * Holds one page lock at a time, none on entry; comparison functions run under
  * it, as in nbtree.  Errors are raised for damage; can be cancelled.
  */
 Buffer
-cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
+cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
 			  ScanDirection dir, int lockmode, BlockNumber from,
 			  Snapshot snapshot)
 {
 	BlockNumber blkno = from != InvalidBlockNumber ? from :
-		cb_range_route(kd, root, cut, dir);
+		cb_range_route(kd, root, bound, dir);
 	BlockNumber moves = 0;
 
 	for (;;)
@@ -188,7 +188,7 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 		Buffer		buf = cb_range_read_page(kd->rel, blkno, lockmode, snapshot);
 		Page		page = BufferGetPage(buf);
 
-		if (!cb_range_is_beyond(kd, cut, dir, CbPageIsRightmost(page) ?
+		if (!cb_range_is_beyond(kd, bound, dir, CbPageIsRightmost(page) ?
 								NULL : CbPageGetHighKey(page)))
 			return buf;
 		blkno = CbPageGetOpaque(page)->next;
@@ -200,21 +200,21 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbCut *cut,
 
 /*
  * Separators between ranges, in order, none larger than max_size; all is
- * palloc'd.  Those of ranges that the router does not name are left out.  The
- * router is there, and is share-locked meanwhile; no comparison runs.
+ * palloc'd.  Those of ranges that the range root does not name are left out.
+ * The range root is there, and is share-locked meanwhile; no comparison runs.
  */
 IndexTuple *
 cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
 {
-	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
-	Page		router = BufferGetPage(buf);
-	OffsetNumber max = PageGetMaxOffsetNumber(router);
+	Buffer		buf = cb_range_read_root(rel, root, BUFFER_LOCK_SHARE);
+	Page		root_page = BufferGetPage(buf);
+	OffsetNumber max = PageGetMaxOffsetNumber(root_page);
 	IndexTuple *separators = palloc(sizeof(IndexTuple) * max);
 
 	*n = 0;
 	for (OffsetNumber off = OffsetNumberNext(FirstOffsetNumber); off <= max; off++)
 	{
-		IndexTuple	itup = CbPageGetTuple(router, off);
+		IndexTuple	itup = CbPageGetTuple(root_page, off);
 
 		if (IndexTupleSize(itup) <= max_size)
 			separators[(*n)++] = CopyIndexTuple(itup);
@@ -256,14 +256,17 @@ cb_range_install(Relation rel, Buffer *bufs, PGAlignedBlock *images)
 		UnlockReleaseBuffer(bufs[i]);
 }
 
-/* The router with its first downlink, or the first range page, which has all. */
+/*
+ * The range root with its first downlink, or the first range page, which has
+ * all.
+ */
 static void
-cb_range_init_first(Page router, Page range, BlockNumber range_blkno)
+cb_range_init_first(Page root_page, Page range, BlockNumber range_blkno)
 {
 	IndexTuple	downlink = cb_key_minus_infinity(range_blkno);
 
-	cb_page_init(router, CBP_RANGE, CB_ROUTER_LEVEL);
-	(void) PageAddItem(router, (Item) downlink, IndexTupleSize(downlink),
+	cb_page_init(root_page, CBP_RANGE, CB_RANGE_ROOT_LEVEL);
+	(void) PageAddItem(root_page, (Item) downlink, IndexTupleSize(downlink),
 					   FirstOffsetNumber, false, false);
 	cb_range_page_init(range, NULL, downlink, InvalidBlockNumber);
 	pfree(downlink);
@@ -285,15 +288,15 @@ cb_range_set_meta(Page page, BlockNumber root)
 }
 
 /*
- * Makes the first range page and the router, unless another did.  Returns the
- * router's block.  One atomic action, with the link in the metapage, which is
- * locked last.  No LWLock is held, on entry or on return; an error, as of a
- * full disk, changes nothing.  Not in recovery.
+ * Makes the first range page and the range root, unless another did.  Returns
+ * the range root's block.  One atomic action, with the link in the metapage,
+ * which is locked last.  No LWLock is held, on entry or on return; an error,
+ * as of a full disk, changes nothing.  Not in recovery.
  */
 BlockNumber
 cb_range_create(Relation rel)
 {
-	Buffer		bufs[CB_RANGE_PAGES];	/* metapage, router, range page */
+	Buffer		bufs[CB_RANGE_PAGES];	/* metapage, range root, range page */
 	PGAlignedBlock images[CB_RANGE_PAGES];
 	BlockNumber root;
 
@@ -357,11 +360,11 @@ cb_range_make_left(Page image, Page page, IndexTuple high, BlockNumber next)
 		cb_range_page_add(image, CbRangeGetRun(page, off));
 }
 
-/* Has the router, as it is now, room for another downlink of this size? */
+/* Has the range root, as it is now, room for another downlink of this size? */
 static bool
-cb_range_router_has_room(Relation rel, BlockNumber root, Size size)
+cb_range_root_has_room(Relation rel, BlockNumber root, Size size)
 {
-	Buffer		buf = cb_range_read_router(rel, root, BUFFER_LOCK_SHARE);
+	Buffer		buf = cb_range_read_root(rel, root, BUFFER_LOCK_SHARE);
 	bool		result = PageGetFreeSpace(BufferGetPage(buf)) >= size;
 
 	UnlockReleaseBuffer(buf);
@@ -369,16 +372,16 @@ cb_range_router_has_room(Relation rel, BlockNumber root, Size size)
 }
 
 /*
- * Makes a router anew that names ranges at even distances and is half full, so
- * that no range is far from a downlink: where keys go on for ever, say, there
- * are ever more ranges.  No lock is held: who splits a range meanwhile is
- * missing in it, and is reached by right links.
+ * Makes a range root anew that names ranges at even distances and is half
+ * full, so that no range is far from a downlink: where keys go on for ever,
+ * say, there are ever more ranges.  No lock is held: who splits a range
+ * meanwhile is missing in it, and is reached by right links.
  */
 static void
-cb_range_make_router(const CbKeyDesc *kd, BlockNumber root, Page router)
+cb_range_make_root(const CbKeyDesc *kd, BlockNumber root, Page root_page)
 {
-	CbCut		cut = {.kind = CB_CUT_MIN};
-	Buffer		buf = cb_range_find(kd, root, &cut, ForwardScanDirection,
+	CbBound		bound = {.kind = CB_BOUND_MIN};
+	Buffer		buf = cb_range_find(kd, root, &bound, ForwardScanDirection,
 									BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
 	List	   *downlinks = NIL;
 	Size		space = 0;
@@ -401,31 +404,34 @@ cb_range_make_router(const CbKeyDesc *kd, BlockNumber root, Page router)
 		buf = cb_range_read_page(kd->rel, next, BUFFER_LOCK_SHARE, NULL);
 	}
 
-	cb_page_init(router, CBP_RANGE, CB_ROUTER_LEVEL);
+	cb_page_init(root_page, CBP_RANGE, CB_RANGE_ROOT_LEVEL);
 	step = space / (CB_PAGE_ROOM / 2) + 1;
 	for (int i = 0; i < list_length(downlinks); i += step)
 	{
 		IndexTuple	downlink = list_nth(downlinks, i);
 
-		(void) PageAddItem(router, (Item) downlink, IndexTupleSize(downlink),
+		(void) PageAddItem(root_page, (Item) downlink, IndexTupleSize(downlink),
 						   InvalidOffsetNumber, false, false);
 	}
 	list_free_deep(downlinks);
 }
 
-/* Puts the new range's downlink into an image of the router, if it has room. */
+/*
+ * Puts the new range's downlink into an image of the range root, if it has
+ * room.
+ */
 static void
-cb_range_add_downlink(const CbKeyDesc *kd, Page router, IndexTuple separator,
+cb_range_add_downlink(const CbKeyDesc *kd, Page root_page, IndexTuple separator,
 					  BlockNumber blkno)
 {
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = separator};
 	IndexTuple	downlink = cb_key_make_downlink(separator, blkno);
 	OffsetNumber off;
 
-	off = OffsetNumberNext(cb_tree_search_page(kd, &cut, router,
+	off = OffsetNumberNext(cb_tree_search_page(kd, &bound, root_page,
 											   ForwardScanDirection));
-	if (PageGetFreeSpace(router) >= MAXALIGN(IndexTupleSize(downlink)))
-		(void) PageAddItem(router, (Item) downlink, IndexTupleSize(downlink),
+	if (PageGetFreeSpace(root_page) >= MAXALIGN(IndexTupleSize(downlink)))
+		(void) PageAddItem(root_page, (Item) downlink, IndexTupleSize(downlink),
 						   off, false, false);
 	pfree(downlink);
 }
@@ -437,9 +443,9 @@ cb_range_add_downlink(const CbKeyDesc *kd, Page router, IndexTuple separator,
 
 /*
  * Splits the range page at a separator within it, if it lists no live run: one
- * atomic action, with the router.  False: it could not be done, as the
- * separator is not inside any more, say, or so long that bounds would leave too
- * little room for runs; then nothing has changed.
+ * atomic action, with the range root.  False: it could not be done, as the
+ * separator is not inside any more, say, or so long that bounds would leave
+ * too little room for runs; then nothing has changed.
  *
  * No LWLock is held, on entry or on return; the range's lock is not needed.
  * Comparisons run under page locks, and an error is raised, before anything is
@@ -448,9 +454,9 @@ cb_range_add_downlink(const CbKeyDesc *kd, Page router, IndexTuple separator,
 bool
 cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 {
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = separator};
 	Relation	rel = kd->rel;
-	Buffer		bufs[CB_RANGE_PAGES];	/* left, right, router */
+	Buffer		bufs[CB_RANGE_PAGES];	/* left, right, range root */
 	PGAlignedBlock images[CB_RANGE_PAGES];
 	bool		anew;
 	Page		left;
@@ -458,13 +464,13 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 
 	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
 		return false;
-	anew = !cb_range_router_has_room(rel, root, CbItemSpace(separator));
+	anew = !cb_range_root_has_room(rel, root, CbItemSpace(separator));
 	if (anew)
-		cb_range_make_router(kd, root, (Page) images[2].data);
+		cb_range_make_root(kd, root, (Page) images[2].data);
 	CB_TEST_POINT("range-split-planned");
 	bufs[1] = cb_rel_alloc_page(rel);
 	right = BufferGetBlockNumber(bufs[1]);
-	bufs[0] = cb_range_find(kd, root, &cut, ForwardScanDirection,
+	bufs[0] = cb_range_find(kd, root, &bound, ForwardScanDirection,
 							BUFFER_LOCK_EXCLUSIVE, InvalidBlockNumber, NULL);
 	left = BufferGetPage(bufs[0]);
 	if (!cb_range_can_split(kd, left, separator))
@@ -477,7 +483,7 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 	cb_range_page_init((Page) images[1].data,
 					   CbPageIsRightmost(left) ? NULL : CbPageGetHighKey(left),
 					   separator, CbPageGetOpaque(left)->next);
-	bufs[2] = cb_range_read_router(rel, root, BUFFER_LOCK_EXCLUSIVE);
+	bufs[2] = cb_range_read_root(rel, root, BUFFER_LOCK_EXCLUSIVE);
 	if (!anew)
 		memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
 	cb_range_add_downlink(kd, (Page) images[2].data, separator, right);

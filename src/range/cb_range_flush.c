@@ -21,8 +21,8 @@
 #include "utils/memutils.h"
 
 /*
- * In kB.  An index with cold leaves has range buffers, too, if they are not off:
- * single entries would make its packed leaves split again.
+ * In kB.  An index with cold leaves has range buffers, too, if they are not
+ * off:  single entries would make its packed leaves split again.
  */
 static int64
 cb_range_threshold(Relation rel)
@@ -36,8 +36,8 @@ cb_range_threshold(Relation rel)
 
 /*
  * Is the index so large that buckets spill?  Looks its size up in the file
- * system, and whether it is buffered in the catalogs: errors can be raised, and
- * no LWLock is held.
+ * system, and whether it is buffered in the catalogs: errors can be raised,
+ * and no LWLock is held.
  */
 bool
 cb_range_is_wanted(Relation rel)
@@ -100,8 +100,8 @@ typedef struct CbRangeApply
 static void
 cb_range_locate(CbRangeApply *apply, IndexTuple itup)
 {
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
-	Buffer		buf = cb_range_find(apply->kd, apply->root, &cut,
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = itup};
+	Buffer		buf = cb_range_find(apply->kd, apply->root, &bound,
 									ForwardScanDirection, BUFFER_LOCK_SHARE,
 									InvalidBlockNumber, NULL);
 
@@ -164,8 +164,8 @@ cb_range_is_ripe(const CbRangeApply *apply, int n)
 }
 
 /*
- * Applies entries, with the range's runs if its lock can be had at once; returns
- * how many.
+ * Applies entries, with the range's runs if its lock can be had at once;
+ * returns how many.
  */
 static int
 cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
@@ -231,8 +231,8 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 }
 
 /*
- * Range by range.  Before it gives way it brings some entries, or what runs have
- * left of them: then none of these, and the place is set.
+ * Range by range.  Before it gives way it brings some entries, or what runs
+ * have left of them: then none of these, and the place is set.
  */
 static int
 cb_range_apply_each(CbRangeApply *apply, CbSortEntry *entries, int n)
@@ -251,14 +251,14 @@ cb_range_apply_each(CbRangeApply *apply, CbSortEntry *entries, int n)
 
 /*
  * Moves sorted entries down: each range's part of them becomes a run, or goes
- * to the leaves, with the range's runs if that pays.  The caller owns them, and
- * holds no LWLock.  place, stats: as cb_range_merge().  *spilled: the entries
- * that went to runs.  Returns how many were moved: the first ones, fewer than n
- * if it gave way.
+ * to the leaves, with the range's runs if that pays.  The caller owns them,
+ * and holds no LWLock.  place, stats: as cb_range_merge().  *spilled: the
+ * entries that went to runs.  Returns how many were moved: the first ones,
+ * fewer than n if it gave way.
  *
- * The caller holds RowExclusiveLock on the index.  Ranges' locks are taken only
- * if they are free.  Comparisons run.  An error leaves a part of the entries
- * moved; to move them once more does no harm (I5).  Not in recovery.
+ * The caller holds RowExclusiveLock on the index.  Ranges' locks are taken
+ * only if they are free.  Comparisons run.  An error leaves a part of the
+ * entries moved; to move them once more does no harm (I5).  Not in recovery.
  */
 int
 cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
@@ -292,11 +292,11 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 /* ---------- several ranges ---------- */
 
 /*
- * Merges the runs of one range; returns the one to its right, if it begins left
- * of the cut, else InvalidBlockNumber.
+ * Merges the runs of one range; returns the one to its right, if it begins
+ * left of the bound, else InvalidBlockNumber.
  */
 static BlockNumber
-cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
+cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbBound *upto,
 				   bool wait, CbRangePlace *place, CbApplyStats *stats)
 {
 	Relation	rel = kd->rel;
@@ -305,7 +305,7 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
 
 	cb_range_look(rel, blkno, state);
 	next = state->high == NULL ||
-		cb_key_compare_cut(kd, upto, state->high) > 0 ?
+		cb_key_compare_bound(kd, upto, state->high) > 0 ?
 		InvalidBlockNumber : state->next;
 	if ((state->nruns > 0 || state->nretired > 0) &&
 		cb_range_lock(rel, blkno, wait))
@@ -322,29 +322,31 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbCut *upto,
 /*
  * Merges those of one range, unless somebody is at it.  The block may be
  * another page of the index by mistake: then nothing is done.  place: as
- * cb_range_merge().  The range's lock is taken here, if it is free; other locks
- * and errors as there.
+ * cb_range_merge().  The range's lock is taken here, if it is free; other
+ * locks and errors as there.
  */
 void
 cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbRangePlace *place,
 				  CbApplyStats *stats)
 {
-	CbCut		upto = {.kind = CB_CUT_MIN};
+	CbBound		upto = {.kind = CB_BOUND_MIN};
 
 	if (cb_range_is_at(kd->rel, blkno))
 		(void) cb_range_merge_one(kd, blkno, &upto, false, place, stats);
 }
 
-/* The range page right of the cut; InvalidBlockNumber: there are no ranges. */
+/*
+ * The range page right of the bound; InvalidBlockNumber: there are no ranges.
+ */
 static BlockNumber
-cb_range_find_first(const CbKeyDesc *kd, const CbCut *cut)
+cb_range_find_first(const CbKeyDesc *kd, const CbBound *bound)
 {
 	BlockNumber blkno = cb_range_root(kd->rel);
 	Buffer		buf;
 
 	if (blkno == 0)
 		return InvalidBlockNumber;
-	buf = cb_range_find(kd, blkno, cut, ForwardScanDirection,
+	buf = cb_range_find(kd, blkno, bound, ForwardScanDirection,
 						BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
 	blkno = BufferGetBlockNumber(buf);
 	UnlockReleaseBuffer(buf);
@@ -352,13 +354,13 @@ cb_range_find_first(const CbKeyDesc *kd, const CbCut *cut)
 }
 
 /*
- * Merges the runs of all ranges that reach between the cuts into the tree, and
- * frees what can be freed of them.  wait: for others who are at it, else leaves
- * theirs out.  For sessions, which do not give way.  The ranges' locks are
- * taken here, one at a time; other locks and errors as cb_range_merge().
+ * Merges the runs of all ranges that reach between the bounds into the tree,
+ * and frees what can be freed of them.  wait: for others who are at it, else
+ * leaves theirs out.  For sessions, which do not give way.  The ranges' locks
+ * are taken here, one at a time; other locks and errors as cb_range_merge().
  */
 void
-cb_range_merge_between(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi,
+cb_range_merge_between(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi,
 					   bool wait, CbApplyStats *stats)
 {
 	BlockNumber blkno = cb_range_find_first(kd, lo);
@@ -382,7 +384,7 @@ void
 cb_range_free_all(const CbKeyDesc *kd)
 {
 	CbRangeState *state = palloc(sizeof(CbRangeState));
-	CbCut		first = {.kind = CB_CUT_MIN};
+	CbBound		first = {.kind = CB_BOUND_MIN};
 	BlockNumber blkno = cb_range_find_first(kd, &first);
 	BlockNumber moves = 0;
 

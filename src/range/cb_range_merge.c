@@ -68,8 +68,8 @@ cb_range_read(Relation rel, Page page, CbRangeState *state)
 }
 
 /*
- * The lock that whoever retires runs of a range or frees their pages holds.  It
- * is one of the lock manager's, so those who wait are seen by the deadlock
+ * The lock that whoever retires runs of a range or frees their pages holds.
+ * It is one of the lock manager's, so those who wait are seen by the deadlock
  * detector, and it goes with the transaction at the latest.  False: it is not
  * free, and not to wait.  No LWLock is held.
  */
@@ -153,11 +153,11 @@ static void
 cb_range_add_run(CbRangeMerge *merge, int run)
 {
 	Relation	rel = merge->kd->rel;
-	CbCut		cut = {.kind = CB_CUT_MIN};
+	CbBound		bound = {.kind = CB_BOUND_MIN};
 
 	merge->first[run] = merge->n;
 	cb_run_open(&merge->cursor, &merge->state.runs[run], NULL);
-	(void) cb_run_seek(merge->kd, &merge->cursor, &cut, ForwardScanDirection);
+	(void) cb_run_seek(merge->kd, &merge->cursor, &bound, ForwardScanDirection);
 	do
 	{
 		if (merge->cursor.at + 1 < merge->cursor.npages)
@@ -245,8 +245,8 @@ cb_range_count_left(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
 }
 
 /*
- * Takes down a range page, but its LSN; no lock is held, on entry or on return.
- * The bounds are copies, palloc'd.
+ * Takes down a range page, but its LSN; no lock is held, on entry or on
+ * return.  The bounds are copies, palloc'd.
  */
 void
 cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
@@ -320,8 +320,8 @@ cb_range_retire(Relation rel, const CbRangeState *state)
  * Applies the range's runs as they are now, but for what was applied up to the
  * place, and n more entries, sorted, to the tree, and retires the runs.  If it
  * gave way, the runs stay as they are, and *place is set, if it got beyond an
- * entry of theirs.  Returns how many of the n were applied: the first ones, all
- * unless it gave way.
+ * entry of theirs.  Returns how many of the n were applied: the first ones,
+ * all unless it gave way.
  *
  * The range's lock and RowExclusiveLock on the index are held, and no LWLock.
  * Comparisons run.  An error leaves the runs as they are, and some entries in
@@ -404,7 +404,9 @@ cb_range_is_past(Relation heap, FullTransactionId safexid)
 	return GlobalVisCheckRemovableFullXid(heap, safexid);
 }
 
-/* A retired run of the page whose pages may be freed, or InvalidOffsetNumber. */
+/*
+ * A retired run of the page whose pages may be freed, or InvalidOffsetNumber.
+ */
 static OffsetNumber
 cb_range_find_past(Relation heap, Page page)
 {
@@ -452,7 +454,7 @@ static void
 cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
 {
 	CbRunItem	item = *CbRangeGetRun(BufferGetPage(range), off);
-	xl_cb_run_free xlrec = {.offset = off, .npages = item.npages};
+	xl_cb_run_free xlrec = {.offset = off,.npages = item.npages};
 
 	if (RelationNeedsWAL(rel))
 		XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 2);
@@ -490,9 +492,9 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 }
 
 /*
- * Frees one retired run of the range, if there is one that can be.  The range's
- * lock is held, so the run stays listed while its pages are locked, before the
- * range page.  No page lock is held, on entry or on return.
+ * Frees one retired run of the range, if there is one that can be.  The
+ * range's lock is held, so the run stays listed while its pages are locked,
+ * before the range page.  No page lock is held, on entry or on return.
  */
 static bool
 cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
@@ -549,8 +551,8 @@ cb_range_free_retired(Relation rel, BlockNumber range)
 
 /*
  * Redo of XLOG_CB_RUN_FREE.  The range page first: who copies its items after
- * that finds no way to the run, and who did before, and comes to a page that has
- * changed, sees that the range page has changed (cb_run_is_lost).
+ * that finds no way to the run, and who did before, and comes to a page that
+ * has changed, sees that the range page has changed (cb_run_is_lost).
  */
 void
 cb_redo_run_free(XLogReaderState *record)

@@ -1,17 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * cb_range_seen.c
- *	  Range pages as this backend has read them, with their runs' filters in few.
+ *	  Range pages as this backend has read them, with their runs' filters in
+ *	  few.
  *
- * A look-up of a key that no run of its range has asks the filter of each run: a
- * page each.  For ranges that it comes to again and again a backend keeps unions
- * of these filters, or that there are no runs, which serves any scan.  That is
- * right until a run is added to the range: for as long
- * as the index's count of spills is what it was before the range page was read, or
- * else the range page has the LSN that it had then.  Runs never change while they
- * are listed, and a range that is split lists none: its parts lack what it lacked.
+ * A look-up of a key that no run of its range has asks the filter of each run:
+ * a page each.  For ranges that it comes to again and again a backend keeps
+ * unions of these filters, or that there are no runs, which serves any scan.
+ * That is right until a run is added to the range: for as long
+ * as the index's count of spills is what it was before the range page was
+ * read, or else the range page has the LSN that it had then.  Runs never
+ * change while they are listed, and a range that is split lists none: its
+ * parts lack what it lacked.
  *
- * There is a slot for each bucket, as far as they go: a bucket mostly has one range.
+ * There is a slot for each bucket, as far as they go: a bucket mostly has one
+ * range.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +33,9 @@
 /* unions are made when so many look-ups have found the range page the same */
 #define CB_RANGE_SEEN_VISITS	4
 
-/* a union is of so many times the entries that a filter is meant for, at most */
+/*
+ * a union is of so many times the entries that a filter is meant for, at most
+ */
 #define CB_RANGE_SEEN_LOAD		1.5
 
 #define CB_RUN_FILTER_WORDS	(CB_RUN_FILTER_LINES * CB_FILTER_LINE_WORDS)
@@ -98,19 +103,20 @@ cb_range_seen_copy(IndexTuple bound)
 }
 
 /*
- * Is the place in the range that is seen?  Its bounds are copied first: to compare
- * them may run SQL that reads the index, which can give the slot to another range.
+ * Is the place in the range that is seen?  Its bounds are copied first: to
+ * compare them may run SQL that reads the index, which can give the slot to
+ * another range.
  */
 static bool
 cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
-					 const CbCut *cut, ScanDirection dir, IndexTuple *low,
+					 const CbBound *bound, ScanDirection dir, IndexTuple *low,
 					 IndexTuple *high)
 {
 	uint64		serial = seen->serial;
 
 	*low = cb_range_seen_copy(seen->low);
 	*high = cb_range_seen_copy(seen->high);
-	return cb_range_covers(kd, cut, dir, *low, *high) && seen->serial == serial;
+	return cb_range_covers(kd, bound, dir, *low, *high) && seen->serial == serial;
 }
 
 /*
@@ -125,14 +131,14 @@ cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
  */
 const CbRangeSeen *
 cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
-					const CbCut *cut, ScanDirection dir, const uint32 *hash,
+					const CbBound *bound, ScanDirection dir, const uint32 *hash,
 					Snapshot snapshot, IndexTuple *low, IndexTuple *high)
 {
 	CbRangeSeen *seen = cb_range_seen_slot(now);
 
 	if (seen->attach_id != now->attach_id || seen->filters == NULL ||
 		(hash == NULL && seen->npages > 0) ||
-		!cb_range_seen_covers(seen, kd, cut, dir, low, high) ||
+		!cb_range_seen_covers(seen, kd, bound, dir, low, high) ||
 		(hash != NULL && cb_range_seen_may_hold(seen, *hash)) ||
 		!cb_range_seen_is_current(seen, kd->rel, now, snapshot))
 		return NULL;
@@ -152,13 +158,13 @@ cb_range_seen_begin(CbRangeSeen *seen, const CbRangeMoment *now,
 	*seen = (CbRangeSeen)
 	{
 		.serial = seen->serial + 1,.attach_id = now->attach_id,
-		.blkno = state->blkno,.lsn = state->lsn
+			.blkno = state->blkno,.lsn = state->lsn
 	};
 }
 
 /*
- * Which pages of unions each run's filters go to, from firsts[] on; returns how
- * many there are.  -1: the runs' filters are not alike, or too many.
+ * Which pages of unions each run's filters go to, from firsts[] on; returns
+ * how many there are.  -1: the runs' filters are not alike, or too many.
  */
 static int
 cb_range_seen_plan(const CbRangeState *state, int *firsts)
@@ -186,8 +192,8 @@ cb_range_seen_plan(const CbRangeState *state, int *firsts)
 }
 
 /*
- * Makes the unions of the filters, with copies of the bounds behind them.  They are
- * taken up when they are whole: to read a page may fail.
+ * Makes the unions of the filters, with copies of the bounds behind them.
+ * They are taken up when they are whole: to read a page may fail.
  */
 static void
 cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)

@@ -85,9 +85,10 @@ cb_run_read_page(Relation rel, BlockNumber blkno, int level, CbRunWatch *watch)
 }
 
 /*
- * Begins to read a run: reads nothing yet.  The item is copied; the watch, NULL
- * if the run cannot be given up, must stay as long as the cursor.  A cursor
- * holds neither pins nor locks nor memory of its own, so nothing ends it.
+ * Begins to read a run: reads nothing yet.  The item is copied; the watch,
+ * NULL if the run cannot be given up, must stay as long as the cursor.  A
+ * cursor holds neither pins nor locks nor memory of its own, so nothing ends
+ * it.
  */
 void
 cb_run_open(CbRunCursor *cursor, const CbRunItem *item, CbRunWatch *watch)
@@ -110,8 +111,8 @@ cb_run_lose(CbRunCursor *cursor)
 }
 
 /*
- * May the run hold entries with this hash of their first column? watch: as of a
- * cursor; a run that is lost holds none.  Yes if it has no filters.
+ * May the run hold entries with this hash of their first column? watch: as of
+ * a cursor; a run that is lost holds none.  Yes if it has no filters.
  * Share-locks the filter's page for a moment; damage raises an error.
  */
 bool
@@ -186,8 +187,8 @@ cb_run_read_root(Relation rel, CbRunCursor *cursor)
 }
 
 /*
- * Raises an error if a page of the run has no block, or two have one: who could
- * lock it?
+ * Raises an error if a page of the run has no block, or two have one: who
+ * could lock it?
  */
 static void
 cb_run_check_distinct(Relation rel, BlockNumber root, const BlockNumber *pages,
@@ -209,8 +210,8 @@ cb_run_check_distinct(Relation rel, BlockNumber root, const BlockNumber *pages,
 /*
  * All pages of a run, which are different ones: data pages, filters, the root;
  * returns how many, at most CB_RUN_MAX_PAGES.  The run cannot be given up, as
- * the range's lock is held.  An error is raised if the root and the item do not
- * agree: nothing may be freed by them then.
+ * the range's lock is held.  An error is raised if the root and the item do
+ * not agree: nothing may be freed by them then.
  */
 int
 cb_run_list_pages(Relation rel, const CbRunItem *item, BlockNumber *pages)
@@ -259,7 +260,7 @@ cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 	UnlockReleaseBuffer(buf);
 	if (!cb_leaf_open(&cursor->leaf, page))
 		cb_leaf_report_damaged(rel, cursor->pages[i]);
-	cursor->nentries = CbPageIsPacked(page) ? cursor->leaf.nbase :
+	cursor->nentries = CbPageIsPacked(page) ? cursor->leaf.npacked :
 		PageGetMaxOffsetNumber(page);
 	if (cursor->nentries < 1 || cursor->nentries > CB_PACK_MAX_ENTRIES)
 		cb_report_corrupt(rel, cursor->pages[i], "A page of a run has %d entries.",
@@ -269,9 +270,9 @@ cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 }
 
 /*
- * Entry i of the page that the cursor is at; in *tuple, or in the copy, so good
- * until either is used again.  tuple may be NULL if the page is plain.  No lock
- * is needed, no comparison runs; a damaged entry raises an error.
+ * Entry i of the page that the cursor is at; in *tuple, or in the copy, so
+ * good until either is used again.  tuple may be NULL if the page is plain.
+ * No lock is needed, no comparison runs; a damaged entry raises an error.
  */
 IndexTuple
 cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
@@ -291,11 +292,11 @@ cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
 }
 
 /*
- * The data page that the root names for the cut; -1: the run is lost.
+ * The data page that the root names for the bound; -1: the run is lost.
  * Comparisons run with the root share-locked, as it is not copied.
  */
 static int
-cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
+cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
 			 ScanDirection dir)
 {
 	Buffer		buf = cb_run_read_page(kd->rel, cursor->item.root,
@@ -310,29 +311,32 @@ cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 	}
 	page = BufferGetPage(buf);
 	cb_run_note_pages(kd->rel, cursor, page);
-	off = cb_tree_search_page(kd, cut, page, dir);
+	off = cb_tree_search_page(kd, bound, page, dir);
 	UnlockReleaseBuffer(buf);
 	return off - 1;
 }
 
-/* Does the cut lie inside the page in the copy, between two of its entries? */
+/*
+ * Does the bound lie inside the page in the copy, between two of its entries?
+ */
 static bool
-cb_run_covers(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut)
+cb_run_covers(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound)
 {
 	CbLeafTuple tuple;
 
 	return cursor->at >= 0 &&
-		cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor, 0, &tuple)) <= 0 &&
-		cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor,
-												 cursor->nentries - 1, &tuple)) > 0;
+		cb_key_compare_bound(kd, bound, cb_run_entry(kd->rel, cursor, 0, &tuple)) <= 0 &&
+		cb_key_compare_bound(kd, bound, cb_run_entry(kd->rel, cursor,
+													 cursor->nentries - 1, &tuple)) > 0;
 }
 
 /*
- * How many of the page's entries lie left of the cut.  A scan that goes backward
- * mostly begins at the end of a page: that of max(), or the one before.
+ * How many of the page's entries lie left of the bound.  A scan that goes
+ * backward mostly begins at the end of a page: that of max(), or the one
+ * before.
  */
 static int
-cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
+cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
 			  ScanDirection dir)
 {
 	int			low = 0;
@@ -340,14 +344,14 @@ cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 	CbLeafTuple last;
 
 	if (ScanDirectionIsBackward(dir) && high > 0 &&
-		cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor, high - 1, &last)) <= 0)
+		cb_key_compare_bound(kd, bound, cb_run_entry(kd->rel, cursor, high - 1, &last)) <= 0)
 		return high;
 	while (low < high)
 	{
 		int			mid = low + (high - low) / 2;
 		CbLeafTuple tuple;
 
-		if (cb_key_compare_cut(kd, cut, cb_run_entry(kd->rel, cursor, mid, &tuple)) <= 0)
+		if (cb_key_compare_bound(kd, bound, cb_run_entry(kd->rel, cursor, mid, &tuple)) <= 0)
 			low = mid + 1;
 		else
 			high = mid;
@@ -356,26 +360,26 @@ cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
 }
 
 /*
- * Goes to the data page with the first entry right of the cut [last left of
+ * Goes to the data page with the first entry right of the bound [last left of
  * it], if there is one; returns the entry's place in the page, or one past its
  * end [-1].  Of a run that is lost the page has no entries.  No page lock is
- * held, on entry or on return.  Comparison functions run, under the lock of the
- * root as well; damage raises an error.
+ * held, on entry or on return.  Comparison functions run, under the lock of
+ * the root as well; damage raises an error.
  */
 int
-cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbCut *cut,
+cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
 			ScanDirection dir)
 {
 	int			left;
 
-	if (!cb_run_covers(kd, cursor, cut))
+	if (!cb_run_covers(kd, cursor, bound))
 	{
-		int			at = cb_run_route(kd, cursor, cut, dir);
+		int			at = cb_run_route(kd, cursor, bound, dir);
 
 		if (at >= 0)
 			(void) cb_run_load(kd->rel, cursor, at);
 	}
-	left = cb_run_search(kd, cursor, cut, dir);
+	left = cb_run_search(kd, cursor, bound, dir);
 	return ScanDirectionIsForward(dir) ? left : left - 1;
 }
 
@@ -404,13 +408,13 @@ cb_run_prefetch_page(Relation rel, BlockNumber blkno)
 }
 
 /*
- * Has those pages of runs read in that cb_run_seek() will need for the cut, if
- * nothing has been read of a run.  Waits for the roots, not for the data pages.
- * Comparisons run; if a run is lost it leaves the others out.
+ * Has those pages of runs read in that cb_run_seek() will need for the bound,
+ * if nothing has been read of a run.  Waits for the roots, not for the data
+ * pages.  Comparisons run; if a run is lost it leaves the others out.
  */
 void
 cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
-				const CbCut *cut, ScanDirection dir)
+				const CbBound *bound, ScanDirection dir)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -421,7 +425,7 @@ cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
 	{
 		if (cursors[i]->at < 0)
 		{
-			int			at = cb_run_route(kd, cursors[i], cut, dir);
+			int			at = cb_run_route(kd, cursors[i], bound, dir);
 
 			if (at < 0)
 				return;
@@ -437,7 +441,7 @@ cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
  */
 void
 cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
-					 const CbCut *end, ScanDirection dir)
+					 const CbBound *end, ScanDirection dir)
 {
 	bool		forward = ScanDirectionIsForward(dir);
 	int			next = cursor->at + (forward ? 1 : -1);
@@ -449,10 +453,10 @@ cb_run_prefetch_next(const CbKeyDesc *kd, CbRunCursor *cursor,
 	cursor->ahead_of = cursor->at;
 	if (next < 0 || next >= cursor->npages)
 		return;
-	cmp = cb_key_compare_cut(kd, end,
-							 cb_run_entry(kd->rel, cursor,
-										  forward ? cursor->nentries - 1 : 0,
-										  &tuple));
+	cmp = cb_key_compare_bound(kd, end,
+							   cb_run_entry(kd->rel, cursor,
+											forward ? cursor->nentries - 1 : 0,
+											&tuple));
 	if (forward ? cmp > 0 : cmp <= 0)
 		return;
 	cb_run_prefetch_page(kd->rel, cursor->pages[next]);

@@ -36,15 +36,16 @@ typedef struct CbRunWriter
 	IndexTuple	separators[CB_RUN_MAX_PAGES];	/* before each */
 	Size		root_space;		/* that their downlinks take in the root */
 	CbRunItem	item;
-	Buffer		bufs[CB_RUN_MAX_PAGES];	/* data pages, filters, root */
+	Buffer		bufs[CB_RUN_MAX_PAGES]; /* data pages, filters, root */
 	PGAlignedBlock *images;
 } CbRunWriter;
 
 /* ---------- entries ---------- */
 
 /*
- * Takes the entries without repetitions: where they are, not copies.  What this
- * and the rest of the writer allocate is left to the current memory context.
+ * Takes the entries without repetitions: where they are, not copies.  What
+ * this and the rest of the writer allocate is left to the current memory
+ * context.
  */
 static void
 cb_run_take(CbRunWriter *writer, const CbSortEntry *entries, int n)
@@ -81,7 +82,7 @@ static bool
 cb_run_pack_page(IndexTuple *items, int n, Page image)
 {
 	cb_page_init(image, CBP_RUN, CB_RUN_DATA_LEVEL);
-	return cb_leaf_can_pack(items, n) && cb_leaf_put_base(image, items, n);
+	return cb_leaf_can_pack(items, n) && cb_leaf_put_packed(image, items, n);
 }
 
 /* Makes a plain data page of as many entries as fit; returns how many. */
@@ -197,8 +198,8 @@ cb_run_make_root(CbRunWriter *writer, Page image)
 }
 
 /*
- * Takes pages for all, pinned and exclusively locked, and fills in what depends
- * on where they are.
+ * Takes pages for all, pinned and exclusively locked, and fills in what
+ * depends on where they are.
  */
 static void
 cb_run_take_pages(CbRunWriter *writer)
@@ -280,11 +281,11 @@ cb_run_may_install(CbRunWriter *writer, Page range)
 }
 
 /*
- * Writes sorted entries, all of one range, as a run and lists it, as one atomic
- * action.  Returns how many, or 0 if the range page has no room, or no longer
- * has that range, or the entries are so long that few fit: then nothing has
- * changed.  It can be fewer than n, where they do not fit into a run.  Equal
- * entries are written once.
+ * Writes sorted entries, all of one range, as a run and lists it, as one
+ * atomic action.  Returns how many, or 0 if the range page has no room, or no
+ * longer has that range, or the entries are so long that few fit: then nothing
+ * has changed.  It can be fewer than n, where they do not fit into a run.
+ * Equal entries are written once.
  *
  * No LWLock is held, on entry or on return; the range's lock is not needed.
  * Memory is allocated in the current context and left there.  Comparisons run,

@@ -14,9 +14,10 @@
  *
  * A crash takes pages out of the map: those that were put into it after they
  * were freed in WAL, and those that were taken and not used.  A standby has no
- * map but that of the backup.  So VACUUM notes in the metapage when it has seen
- * that the map has all free pages: in which incarnation of the server, which
- * ends with a crash or a promotion.  It looks for them again in the next one.
+ * map but that of the backup.  So VACUUM notes in the metapage when it has
+ * seen that the map has all free pages: in which incarnation of the server,
+ * which ends with a crash or a promotion.  It looks for them again in the next
+ * one.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,14 +40,16 @@
 #include "utils/pgstat_internal.h"
 #include "utils/snapmgr.h"
 
-/* deleted pages from the map that may not be free yet, before it is left alone */
+/*
+ * deleted pages from the map that may not be free yet, before it is left alone
+ */
 #define CB_ALLOC_TRIES	4
 
 /*
- * May the page be used for something else?  The caller has it locked; tail is a
- * journal tail that was read at any time before (it only grows), or 0, and then
- * no page of the journal is free.  A page that is found free stays so until
- * somebody takes it.
+ * May the page be used for something else?  The caller has it locked; tail is
+ * a journal tail that was read at any time before (it only grows), or 0, and
+ * then no page of the journal is free.  A page that is found free stays so
+ * until somebody takes it.
  *
  * May bring this backend's horizon up to date, which takes ProcArrayLock; no
  * other lock is taken, and no error raised.
@@ -151,8 +154,8 @@ cb_alloc_from_map(Relation rel)
 
 /*
  * A page for the caller to initialise: pinned, exclusively locked, and safe to
- * overwrite in full.  The caller must not hold the metapage's lock, nor be in a
- * critical section; it may hold locks on other pages of the index, which are
+ * overwrite in full.  The caller must not hold the metapage's lock, nor be in
+ * a critical section; it may hold locks on other pages of the index, which are
  * not waited for here.
  *
  * May raise an error (disk full); nothing is changed then.  If the page is not
@@ -206,10 +209,10 @@ cb_alloc_compare_blocks(const void *a, const void *b)
 }
 
 /*
- * Puts pages into the map, so that they are found; sorts the array.  Of the map
- * only the parts that have these pages are brought up to date: one of its pages
- * is for SlotsPerFSMPage of ours, and to read them all could take as long as an
- * index is large.
+ * Puts pages into the map, so that they are found; sorts the array.  Of the
+ * map only the parts that have these pages are brought up to date: one of its
+ * pages is for SlotsPerFSMPage of ours, and to read them all could take as
+ * long as an index is large.
  *
  * The pages themselves are not looked at, and need not be free yet: whoever
  * takes one looks.  No page of the index is locked by the caller, who is in no

@@ -3,11 +3,11 @@
  * cb_change.h
  *	  Marking pages of the tree dirty, and counting how often each was.
  *
- * Each change of a leaf is counted while the leaf is locked exclusively, as pages
- * of the tree are marked dirty by cb_rel_mark_dirty() and by nothing else.  So who
- * finds a leaf's count as it was knows that the leaf is as it was.  Redo does not
- * count.  No function here takes a lock, allocates memory or raises an error; all
- * may be called in critical sections.
+ * Each change of a leaf is counted while the leaf is locked exclusively, as
+ * pages of the tree are marked dirty by cb_rel_mark_dirty() and by nothing
+ * else.  So who finds a leaf's count as it was knows that the leaf is as it
+ * was.  Redo does not count.  No function here takes a lock, allocates memory
+ * or raises an error; all may be called in critical sections.
  *
  *-------------------------------------------------------------------------
  */

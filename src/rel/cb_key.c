@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_key.c
- *	  Comparing and forming entries, separators and cuts.
+ *	  Comparing and forming entries, separators and bounds.
  *
  * Comparisons go through SortSupport, so that common types are compared
  * without the function manager.  The order is the operator class's own; no
@@ -16,7 +16,9 @@
 #include "rel/cb_key.h"
 #include "utils/memutils.h"
 
-/* Are all values of the first column 8 bytes, in the order of signed numbers? */
+/*
+ * Are all values of the first column 8 bytes, in the order of signed numbers?
+ */
 static bool
 cb_key_is_number(const CbKeyDesc *kd)
 {
@@ -33,8 +35,8 @@ cb_key_is_number(const CbKeyDesc *kd)
 
 /*
  * Fills in the key description of an index, for as long as the relation is
- * open; what it allocates goes to the current memory context, which has to live
- * as long.  Abbreviations and hashes are not prepared.
+ * open; what it allocates goes to the current memory context, which has to
+ * live as long.  Abbreviations and hashes are not prepared.
  *
  * The operator class's support functions run, which may raise errors; no page
  * is locked.
@@ -48,7 +50,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 	kd->abbrev.kind = CB_ABBREV_UNKNOWN;
 	kd->hash = CB_HASH_NONE;
 	kd->heap = NULL;
-	kd->churn = false;
+	kd->new_versions = false;
 	memset(kd->ssup, 0, sizeof(SortSupportData) * kd->nkeyatts);
 
 	for (int i = 0; i < kd->nkeyatts; i++)
@@ -100,13 +102,13 @@ cb_key_compare_tids(IndexTuple a, IndexTuple b)
 }
 
 /*
- * Three-way comparison in (key, TID) order; truncated attributes of a separator
- * are minus infinity.  Either may be an entry or a separator.
+ * Three-way comparison in (key, TID) order; truncated attributes of a
+ * separator are minus infinity.  Either may be an entry or a separator.
  *
- * Comparison functions run: they may raise any error, run SQL, and even release
- * locks (cb_tree_check_still_locked).  So not in a critical section, nor with
- * anything held that an error would not release.  What they allocate may be
- * left in the current memory context.
+ * Comparison functions run: they may raise any error, run SQL, and even
+ * release locks (cb_tree_check_still_locked).  So not in a critical section,
+ * nor with anything held that an error would not release.  What they allocate
+ * may be left in the current memory context.
  */
 int
 cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
@@ -134,9 +136,9 @@ cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
 
 /*
  * Raises the error now of an entry that cannot be compared even with itself,
- * such as a row with a json in it.  Sorting need not compare each value of each
- * column, but a scan that goes on behind an entry looks for its place.  NULLs
- * are not compared.
+ * such as a row with a json in it.  Sorting need not compare each value of
+ * each column, but a scan that goes on behind an entry looks for its place.
+ * NULLs are not compared.
  */
 void
 cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
@@ -158,8 +160,8 @@ cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
 }
 
 /*
- * Compares one column of a tuple with a scan key: <0 tuple first.  A comparison
- * function runs, if neither is NULL.
+ * Compares one column of a tuple with a scan key: <0 tuple first.  A
+ * comparison function runs, if neither is NULL.
  */
 static int
 cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
@@ -193,69 +195,69 @@ cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
 }
 
 static int
-cb_key_compare_keys_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
+cb_key_compare_keys_bound(const CbKeyDesc *kd, const CbBound *bound, IndexTuple itup)
 {
 	int			natts = cb_key_natts(kd, itup);
 	bool		pivot = BTreeTupleIsPivot(itup);
 
 	/* min and max begin at the nulls */
-	if ((cut->keys[0].sk_flags & SK_ISNULL) != 0 && natts > 0 &&
+	if ((bound->keys[0].sk_flags & SK_ISNULL) != 0 && natts > 0 &&
 		!IndexTupleHasNulls(itup))
-		return (cut->keys[0].sk_flags & SK_BT_NULLS_FIRST) ? 1 : -1;
-	for (int i = 0; i < cut->nkeys; i++)
+		return (bound->keys[0].sk_flags & SK_BT_NULLS_FIRST) ? 1 : -1;
+	for (int i = 0; i < bound->nkeys; i++)
 	{
 		int			cmp;
 
-		if (cut->keys[i].sk_attno > natts)
+		if (bound->keys[i].sk_attno > natts)
 			return -1;			/* minus infinity here: before any value */
-		cmp = cb_key_compare_scankey(kd, &cut->keys[i], itup);
+		cmp = cb_key_compare_scankey(kd, &bound->keys[i], itup);
 		if (cmp != 0)
 			return cmp;
 	}
 
 	/* all keys equal */
-	if (cut->after)
+	if (bound->after)
 		return -1;
-	if (pivot && natts == cut->nkeys && cb_key_get_tid(itup) == NULL)
+	if (pivot && natts == bound->nkeys && cb_key_get_tid(itup) == NULL)
 		return 0;				/* the very same boundary */
 	return 1;
 }
 
 /*
- * cb_key_compare_cut(), where a number alone does not tell: <0 the tuple lies
- * left of the cut, >0 right of it, 0 for a separator that is the same
- * boundary.  Comparison functions run, as in cb_key_compare(); of a cut at an
- * end none.
+ * cb_key_compare_bound(), where a number alone does not tell: <0 the tuple
+ * lies left of the bound, >0 right of it, 0 for a separator that is the same
+ * boundary.  Comparison functions run, as in cb_key_compare(); of a bound at
+ * an end none.
  */
 int
-cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
-						 IndexTuple itup)
+cb_key_compare_bound_whole(const CbKeyDesc *kd, const CbBound *bound,
+						   IndexTuple itup)
 {
 	int			cmp;
 
-	switch (cut->kind)
+	switch (bound->kind)
 	{
-		case CB_CUT_MIN:
+		case CB_BOUND_MIN:
 			return 1;
-		case CB_CUT_MAX:
+		case CB_BOUND_MAX:
 			return -1;
-		case CB_CUT_KEYS:
-			return cb_key_compare_keys_cut(kd, cut, itup);
-		case CB_CUT_TUPLE:
+		case CB_BOUND_KEYS:
+			return cb_key_compare_keys_bound(kd, bound, itup);
+		case CB_BOUND_TUPLE:
 			break;
 	}
 
-	cmp = cb_key_compare(kd, itup, cut->tuple);
+	cmp = cb_key_compare(kd, itup, bound->tuple);
 	if (cmp != 0)
 		return cmp;
-	if (cut->after)
+	if (bound->after)
 		return -1;
 	return BTreeTupleIsPivot(itup) ? 0 : 1;
 }
 
 /*
- * Sets up a sort entry for itup, which stays the caller's and has to stay where
- * it is; its journal position is set to none.  Nothing is compared or
+ * Sets up a sort entry for itup, which stays the caller's and has to stay
+ * where it is; its journal position is set to none.  Nothing is compared or
  * allocated.
  */
 void
@@ -351,8 +353,8 @@ cb_key_minus_infinity(BlockNumber child)
 }
 
 /*
- * Refuses an entry over btree's size limit, by an error, so that any page takes
- * three entries or separators.
+ * Refuses an entry over btree's size limit, by an error, so that any page
+ * takes three entries or separators.
  */
 void
 cb_key_check_size(Relation rel, IndexTuple itup)
@@ -408,9 +410,9 @@ cb_key_fixed_len(Relation rel)
 }
 
 /*
- * Forms an entry without NULLs, whose length is cb_key_fixed_len()'s, in place,
- * as index_form_tuple() does elsewhere.  The memory is MAXALIGNed and has
- * CbFixedEntrySize(len) bytes.  Allocates nothing and raises no error.
+ * Forms an entry without NULLs, whose length is cb_key_fixed_len()'s, in
+ * place, as index_form_tuple() does elsewhere.  The memory is MAXALIGNed and
+ * has CbFixedEntrySize(len) bytes.  Allocates nothing and raises no error.
  */
 void
 cb_key_form_fixed(Relation rel, Datum *values, bool *isnull, ItemPointer tid,

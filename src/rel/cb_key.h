@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * cb_key.h
- *	  Order of entries, separators and cuts.
+ *	  Order of entries, separators and bounds.
  *
  * Entries are totally ordered by (key columns, TID).  A separator (pivot
  * tuple) stands for the boundary just before the least entry that has its
  * values; attributes that were truncated away, its TID among them, are minus
  * infinity.
  *
- * A cut is a boundary between entries.  Scans and descents speak of cuts
- * only: "the first entry right of the cut", "the last one left of it".
+ * A bound is a boundary between entries.  Scans and descents speak of bounds
+ * only: "the first entry right of the bound", "the last one left of it".
  *
  * Comparison functions of operator classes may raise errors and may run SQL.
  *
@@ -58,36 +58,38 @@ typedef struct CbKeyDesc
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
-	bool		is_number;		/* is the first column like a bigint, ascending? */
+	bool		is_number;		/* is the first column like a bigint,
+								 * ascending? */
 	CbAbbrev	abbrev;
 	CbHashKind	hash;
 	Relation	heap;			/* the table, to be asked which entries are
-								 * dead; NULL: nobody asks (cb_churn.c) */
-	bool		churn;			/* are new entries likely to be new versions? */
-	Oid			order_proc[INDEX_MAX_KEYS];	/* each column's own comparison */
+								 * dead; NULL: nobody asks (cb_dead.c) */
+	bool		new_versions;	/* are new entries likely to be new versions? */
+	Oid			order_proc[INDEX_MAX_KEYS]; /* each column's own comparison */
 	SortSupportData ssup[INDEX_MAX_KEYS];
 } CbKeyDesc;
 
-typedef enum CbCutKind
+typedef enum CbBoundKind
 {
-	CB_CUT_MIN,					/* left of everything */
-	CB_CUT_MAX,					/* right of everything */
-	CB_CUT_KEYS,				/* beside all entries whose first columns
+	CB_BOUND_MIN,				/* left of everything */
+	CB_BOUND_MAX,				/* right of everything */
+	CB_BOUND_KEYS,				/* beside all entries whose first columns
 								 * equal the scan keys */
-	CB_CUT_TUPLE				/* beside an entry, or at a separator */
-} CbCutKind;
+	CB_BOUND_TUPLE				/* beside an entry, or at a separator */
+} CbBoundKind;
 
-typedef struct CbCut
+typedef struct CbBound
 {
-	CbCutKind	kind;
+	CbBoundKind kind;
 	bool		after;			/* right of the equal entries, else left */
-	int			nkeys;			/* CB_CUT_KEYS: number of scan keys */
-	ScanKey		keys;			/* with the 3-way comparison in sk_func; may be
-								 * of another type than the column (cross-type) */
+	int			nkeys;			/* CB_BOUND_KEYS: number of scan keys */
+	ScanKey		keys;			/* with the 3-way comparison in sk_func; may
+								 * be of another type than the column
+								 * (cross-type) */
 	bool		is_number;		/* keys[0] and the column are numbers, as
 								 * CbKeyDesc has it, and compared as such */
-	IndexTuple	tuple;			/* CB_CUT_TUPLE */
-} CbCut;
+	IndexTuple	tuple;			/* CB_BOUND_TUPLE */
+} CbBound;
 
 /* an entry with its first key column at hand, for sorting */
 typedef struct CbSortEntry
@@ -112,7 +114,9 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 	return true;
 }
 
-/* The first column of a tuple, if it has one that is not null; it is a number. */
+/*
+ * The first column of a tuple, if it has one that is not null; it is a number.
+ */
 static inline bool
 cb_key_get_number(IndexTuple itup, int64 *number)
 {
@@ -124,52 +128,55 @@ cb_key_get_number(IndexTuple itup, int64 *number)
 }
 
 /*
- * Where a tuple lies by its first column, a number, and the cut's; 0: that does
- * not tell.
+ * Where a tuple lies by its first column, a number, and the bound's; 0: that
+ * does not tell.
  */
 static inline int
-cb_key_compare_number(const CbCut *cut, IndexTuple itup)
+cb_key_compare_number(const CbBound *bound, IndexTuple itup)
 {
-	int64		bound = DatumGetInt64(cut->keys[0].sk_argument);
+	int64		number = DatumGetInt64(bound->keys[0].sk_argument);
 	int64		value;
 
 	if (!cb_key_get_number(itup, &value))
 		return 0;
-	return (value > bound) - (value < bound);
+	return (value > number) - (value < number);
 }
-
-/* Is the cut at an end of the index, or at its nulls, as those of min and max? */
-static inline bool
-cb_cut_is_at_end(const CbCut *cut)
-{
-	return cut->kind == CB_CUT_MIN || cut->kind == CB_CUT_MAX ||
-		(cut->kind == CB_CUT_KEYS && (cut->keys[0].sk_flags & SK_ISNULL) != 0);
-}
-
-/* Sets the cut left of a tuple, which is copied to the cut's memory. */
-static inline void
-cb_cut_copy_tuple(CbCut *cut, IndexTuple tuple, PGAlignedBlock *memory)
-{
-	memcpy(memory->data, tuple, IndexTupleSize(tuple));
-	memset(cut, 0, sizeof(CbCut));
-	cut->kind = CB_CUT_TUPLE;
-	cut->tuple = (IndexTuple) memory->data;
-}
-
-extern int	cb_key_compare_cut_whole(const CbKeyDesc *kd, const CbCut *cut,
-									 IndexTuple itup);
 
 /*
- * Where a tuple lies as seen from a cut: <0 left of it, >0 right of it, 0 for
- * a separator that is the same boundary as the cut.
+ * Is the bound at an end of the index, or at its nulls, as those of min and
+ * max?
+ */
+static inline bool
+cb_bound_is_at_end(const CbBound *bound)
+{
+	return bound->kind == CB_BOUND_MIN || bound->kind == CB_BOUND_MAX ||
+		(bound->kind == CB_BOUND_KEYS && (bound->keys[0].sk_flags & SK_ISNULL) != 0);
+}
+
+/* Sets the bound left of a tuple, which is copied to the bound's memory. */
+static inline void
+cb_bound_copy_tuple(CbBound *bound, IndexTuple tuple, PGAlignedBlock *memory)
+{
+	memcpy(memory->data, tuple, IndexTupleSize(tuple));
+	memset(bound, 0, sizeof(CbBound));
+	bound->kind = CB_BOUND_TUPLE;
+	bound->tuple = (IndexTuple) memory->data;
+}
+
+extern int	cb_key_compare_bound_whole(const CbKeyDesc *kd, const CbBound *bound,
+									   IndexTuple itup);
+
+/*
+ * Where a tuple lies as seen from a bound: <0 left of it, >0 right of it, 0
+ * for a separator that is the same boundary as the bound.
  */
 static inline int
-cb_key_compare_cut(const CbKeyDesc *kd, const CbCut *cut, IndexTuple itup)
+cb_key_compare_bound(const CbKeyDesc *kd, const CbBound *bound, IndexTuple itup)
 {
-	int			cmp = cut->kind == CB_CUT_KEYS && cut->is_number ?
-		cb_key_compare_number(cut, itup) : 0;
+	int			cmp = bound->kind == CB_BOUND_KEYS && bound->is_number ?
+		cb_key_compare_number(bound, itup) : 0;
 
-	return cmp != 0 ? cmp : cb_key_compare_cut_whole(kd, cut, itup);
+	return cmp != 0 ? cmp : cb_key_compare_bound_whole(kd, bound, itup);
 }
 
 extern void cb_key_init(CbKeyDesc *kd, Relation rel);

@@ -86,9 +86,9 @@ cb_key_hash(const CbKeyDesc *kd, Datum first)
 /*
  * Makes of an integer one of the column's type; equality is the function that
  * compares a column with it.  What the type has no value for becomes another
- * number: no entry equals it, so any hash will do.  False: the function is none
- * that compares integers of two types, and *value is as it was.  Raises no
- * error.
+ * number: no entry equals it, so any hash will do.  False: the function is
+ * none that compares integers of two types, and *value is as it was.  Raises
+ * no error.
  */
 bool
 cb_key_convert_integer(Oid equality, Datum *value)
@@ -121,8 +121,8 @@ cb_key_convert_integer(Oid equality, Datum *value)
 /*
  * Makes of an integer of a shorter type one of the column's, int8: compared by
  * the column's own comparison it has the same place.  order_proc is that, type
- * the integer's.  False: it is something else, and *value is as it was.  Raises
- * no error.
+ * the integer's.  False: it is something else, and *value is as it was.
+ * Raises no error.
  */
 bool
 cb_key_widen_integer(Oid order_proc, Oid type, Datum *value)

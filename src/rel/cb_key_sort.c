@@ -131,8 +131,8 @@ cb_key_find_exact(CbKeyDesc *kd)
 }
 
 /*
- * Does the operator class abbreviate to unsigned numbers?  Its support function
- * runs, which may raise errors.
+ * Does the operator class abbreviate to unsigned numbers?  Its support
+ * function runs, which may raise errors.
  */
 static bool
 cb_key_find_prefix(CbKeyDesc *kd)
@@ -356,9 +356,10 @@ cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 
 /*
  * Sorts entries by (key, TID), in place; those that are equal in both come in
- * any order.  The comparison may raise an error, so no lock may be held that an
- * error would not release; entries are then in any order.  Takes up to 48 bytes
- * an entry from the current memory context while it runs.  Can be interrupted.
+ * any order.  The comparison may raise an error, so no lock may be held that
+ * an error would not release; entries are then in any order.  Takes up to 48
+ * bytes an entry from the current memory context while it runs.  Can be
+ * interrupted.
  *
  * Many are sorted by radix, if they have abbreviations.  Finding that out may
  * change kd, once.
@@ -378,9 +379,9 @@ cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 }
 
 /*
- * Keeps those of the entries, in any order, that lie right of itup; returns how
- * many.  They come to the front, in the order they had; the others are lost.
- * The comparison may raise an error.  Can be interrupted.
+ * Keeps those of the entries, in any order, that lie right of itup; returns
+ * how many.  They come to the front, in the order they had; the others are
+ * lost.  The comparison may raise an error.  Can be interrupted.
  */
 int
 cb_key_keep_right(const CbKeyDesc *kd, CbSortEntry *entries, int n,

@@ -3,12 +3,12 @@
  * cb_key_total.c
  *	  Which indexes can trust their comparisons not to fail.
  *
- * Who puts an entry into the journal, or into the tail of a packed leaf, has
+ * Who puts an entry into the journal, or into the delta of a packed leaf, has
  * compared it with few others.  If it cannot be compared with another one, all
  * that comes to both later fails: flushes, VACUUM, scans.  So that is for
  * indexes whose comparisons are known to be total, which is to compare all
- * values, or of which the user says so (buffered = on).  Entries of others meet
- * their neighbours in plain leaves at once, and those that fail there are
+ * values, or of which the user says so (buffered = on).  Entries of others
+ * meet their neighbours in plain leaves at once, and those that fail there are
  * refused with their statement.
  *
  * Known are functions of the server and of its contrib modules; for arrays,
@@ -39,7 +39,10 @@ static uint64 cb_total_generation = 1;
 
 static bool cb_total_type(Oid type);
 
-/* contrib modules that have operator classes for btree, and functions of their own */
+/*
+ * contrib modules that have operator classes for btree, and functions of their
+ * own
+ */
 static bool
 cb_total_is_contrib(const char *library)
 {
@@ -57,8 +60,8 @@ cb_total_is_contrib(const char *library)
 }
 
 /*
- * The server's function that a function is, under whatever name; its own OID if
- * it is a contrib module's; else InvalidOid.  Only superusers can make
+ * The server's function that a function is, under whatever name; its own OID
+ * if it is a contrib module's; else InvalidOid.  Only superusers can make
  * functions that look like these.  Reads the catalog caches.
  */
 static Oid
@@ -152,9 +155,9 @@ cb_total_type(Oid type)
 }
 
 /*
- * The first key column of an index, of btree or cachebatch, whose comparison is
- * not known to be total, counted from 1; 0: there is none.  Reads catalogs, so
- * it may wait for their locks and raise errors; no page is locked.  No
+ * The first key column of an index, of btree or cachebatch, whose comparison
+ * is not known to be total, counted from 1; 0: there is none.  Reads catalogs,
+ * so it may wait for their locks and raise errors; no page is locked.  No
  * comparison function runs.
  */
 int
@@ -200,8 +203,8 @@ cb_total_watch(void)
 
 /*
  * Are the comparisons of all key columns known to be total?  The answer is
- * remembered until a catalog changes; where it is not known it is looked up, as
- * by cb_key_find_partial().  Looking it up may replace what this backend
+ * remembered until a catalog changes; where it is not known it is looked up,
+ * as by cb_key_find_partial().  Looking it up may replace what this backend
  * remembers of the index (cb_rel_cache).
  */
 bool
@@ -264,8 +267,8 @@ cb_is_buffered(Relation rel)
 }
 
 /*
- * Are leaves packed that are written anew?  Those that are packed stay so until
- * they are.  As cb_key_is_trusted(), otherwise.
+ * Are leaves packed that are written anew?  Those that are packed stay so
+ * until they are.  As cb_key_is_trusted(), otherwise.
  */
 bool
 cb_packs_leaves(Relation rel)

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cb_recent.c
- *	  The tables of cb_recent.h in shared memory: 8 to 16 bytes a buffer, and 8 kB.
+ *	  The tables of cb_recent.h in shared memory: 8 to 16 bytes a buffer, and 8
+ *	  kB.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,9 +5,9 @@
  *
  * In which buffers pages were: a short cut past the server's table.
  *
- * A look-up of the server's takes a lock of its table and, where that is not in
- * the processor's caches, waits for memory several times in turn; here it is
- * once, or not at all for those who ask beforehand (cb_recent_prefetch).
+ * A look-up of the server's takes a lock of its table and, where that is not
+ * in the processor's caches, waits for memory several times in turn; here it
+ * is once, or not at all for those who ask beforehand (cb_recent_prefetch).
  *
  * All that is found here is a hint, and may be of another page: whoever pins
  * the buffer looks at its tag (ReadRecentBuffer).  A page has one slot in a
@@ -15,10 +15,10 @@
  * is in it.  Nothing waits, and as nothing is read by way of a slot but the
  * buffer's descriptor, which has a lock, there is nothing to order.
  *
- * And which page was the last of an index's journal: for a session that has not
- * seen it yet, or long ago, a short cut past all pages of the journal.  That is
- * a hint, too, and may be of an index of the same number in another database:
- * whoever reads the page looks at what it is.
+ * And which page was the last of an index's journal: for a session that has
+ * not seen it yet, or long ago, a short cut past all pages of the journal.
+ * That is a hint, too, and may be of an index of the same number in another
+ * database: whoever reads the page looks at what it is.
  *
  *-------------------------------------------------------------------------
  */

@@ -17,10 +17,10 @@
 /* ---------- what is known of an index ---------- */
 
 /*
- * The hints about an index that this backend keeps; never NULL.  Borrowed: they
- * are gone with the next invalidation of the relcache entry, that is, where a
- * lock of a relation is taken or a catalog read, or with cb_rel_forget().  So a
- * caller that does such a thing asks again afterwards.
+ * The hints about an index that this backend keeps; never NULL.  Borrowed:
+ * they are gone with the next invalidation of the relcache entry, that is,
+ * where a lock of a relation is taken or a catalog read, or with
+ * cb_rel_forget().  So a caller that does such a thing asks again afterwards.
  *
  * Allocated with the relcache entry (rd_indexcxt), in one piece, as rd_amcache
  * has to be.  Only lack of memory is an error.
@@ -93,9 +93,9 @@ cb_rel_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 /*
  * The index's build id, as this backend knows it: CB_BUILD_ID_LEN bytes, to be
  * used at once, as they are those of cb_rel_cache().  It is right if the
- * metapage has been read since the caller got a lock that conflicts with builds
- * by others, as this backend's own builds forget it.  Otherwise it may be that
- * of an earlier build (src/README, Staging).
+ * metapage has been read since the caller got a lock that conflicts with
+ * builds by others, as this backend's own builds forget it.  Otherwise it may
+ * be that of an earlier build (src/README, Staging).
  *
  * Reads the metapage if it is not known; errors and locks are those of
  * cb_rel_read_meta().

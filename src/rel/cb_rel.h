@@ -26,10 +26,10 @@ typedef struct CbLeafHint
 #define CB_REL_UPPER_WORDS	5
 
 /*
- * What a backend remembers of an index in rd_amcache.  All of it are hints, but
- * the build id (cb_rel_build_id): pages are checked under their lock before they
- * are believed.  Dropped with the relcache entry's contents, and by
- * cb_rel_forget() when the file is made, or found to have been made, anew.
+ * What a backend remembers of an index in rd_amcache.  All of it are hints,
+ * but the build id (cb_rel_build_id): pages are checked under their lock
+ * before they are believed.  Dropped with the relcache entry's contents, and
+ * by cb_rel_forget() when the file is made, or found to have been made, anew.
  */
 typedef struct CbRelCache
 {
@@ -43,8 +43,9 @@ typedef struct CbRelCache
 	BlockNumber range_root;		/* 0: there was none */
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
 	bool		total;			/* ... cb_key_is_total() */
-	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/), which
-											 * alone reads it; 0 to begin with */
+	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/),
+											 * which alone reads it; 0 to
+											 * begin with */
 } CbRelCache;
 
 /* ---------- what is known of an index ---------- */

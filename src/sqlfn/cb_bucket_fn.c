@@ -3,7 +3,7 @@
  * cb_bucket_fn.c
  *	  What the pool holds, as SQL functions below the statistics views.
  *
- * Everything is copied under the locks that cb_bucket.h names, one descriptor
+ * Everything is copied under the locks that cb_bucket.h names, one bucket set
  * at a time, into memory allocated before, and formatted when they are free
  * again.  What two rows say need not be of the same moment.
  *
@@ -26,7 +26,7 @@
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_stat_get_pool);
-PG_FUNCTION_INFO_V1(cache_batch_stat_get_descriptors);
+PG_FUNCTION_INFO_V1(cache_batch_stat_get_bucket_sets);
 PG_FUNCTION_INFO_V1(cache_batch_bucket_list);
 
 /* what chunks hold */
@@ -37,7 +37,7 @@ typedef struct CbHeld
 	uint64		bytes;			/* of entries and their items */
 } CbHeld;
 
-typedef struct CbDescRow
+typedef struct CbSetRow
 {
 	RelFileNode key;
 	Oid			indexoid;
@@ -50,7 +50,7 @@ typedef struct CbDescRow
 	TimestampTz attached_at;
 	uint32		failing_buckets;
 	char		error[CB_ERROR_LENGTH];
-} CbDescRow;
+} CbSetRow;
 
 typedef struct CbBucketRow
 {
@@ -77,23 +77,23 @@ cb_bucket_fn_add_chunk(CbHeld *held, const CbPoolChunk *chunk)
 /* ---------- cache_batch_stat_get_pool ---------- */
 
 static void
-cb_bucket_fn_count_descs(uint32 *used, uint32 *attached)
+cb_bucket_fn_count_sets(uint32 *used, uint32 *attached)
 {
 	*used = *attached = 0;
 	LWLockAcquire(&cb_pool->table_lock, LW_SHARED);
-	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
 	{
-		CbDescState state = cb_pool_descs[i].state;
+		CbBucketSetState state = cb_pool_sets[i].state;
 
-		*used += state != CB_DESC_FREE;
-		*attached += state == CB_DESC_ATTACHED;
+		*used += state != CB_SET_FREE;
+		*attached += state == CB_SET_ATTACHED;
 	}
 	LWLockRelease(&cb_pool->table_lock);
 }
 
 /*
  * cache_batch_stat_get_pool(OUT ...): one row; zeros if there is no pool.  The
- * figures are not of one moment: only the descriptors are counted under a
+ * figures are not of one moment: only the bucket sets are counted under a
  * lock.
  */
 Datum
@@ -113,14 +113,14 @@ cache_batch_stat_get_pool(PG_FUNCTION_ARGS)
 		uint32		used;
 		uint32		attached;
 
-		cb_bucket_fn_count_descs(&used, &attached);
+		cb_bucket_fn_count_sets(&used, &attached);
 		figures[0] = (uint64) cb_pool->nchunks * cb_pool->chunk_size;
 		figures[1] = cb_pool->chunk_size;
 		figures[2] = cb_pool->nchunks;
 		figures[3] = cb_freelist_count(&cb_pool->free_chunks);
 		figures[4] = cb_pool->nbuckets;
 		figures[5] = cb_freelist_count(&cb_pool->free_buckets);
-		figures[6] = cb_pool->ndescs;
+		figures[6] = cb_pool->nsets;
 		figures[7] = used;
 		figures[8] = attached;
 		figures[9] = cb_load_relaxed(&cb_pool->no_room);
@@ -132,11 +132,11 @@ cache_batch_stat_get_pool(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
-/* ---------- cache_batch_stat_get_descriptors ---------- */
+/* ---------- cache_batch_stat_get_bucket_sets ---------- */
 
-/* desc->lock is held; seen[] says by which descriptor a chunk was counted. */
+/* set->lock is held; seen[] says by which bucket set a chunk was counted. */
 static void
-cb_bucket_fn_sum_bucket(CbDescRow *row, const CbDesc *desc, CbBucket *bucket,
+cb_bucket_fn_sum_bucket(CbSetRow *row, const CbBucketSet *set, CbBucket *bucket,
 						uint32 *seen)
 {
 	row->failing_buckets += cb_bucket_is_failing(bucket);
@@ -145,9 +145,9 @@ cb_bucket_fn_sum_bucket(CbDescRow *row, const CbDesc *desc, CbBucket *bucket,
 	{
 		uint32		number = bucket->chunks[i];
 
-		if (seen[number] == desc->number + 1)
+		if (seen[number] == set->number + 1)
 			continue;
-		seen[number] = desc->number + 1;
+		seen[number] = set->number + 1;
 		cb_bucket_fn_add_chunk(&row->held, &cb_pool_chunks[number]);
 	}
 	if (bucket->nchunks > 0 && (row->oldest == 0 || bucket->since < row->oldest))
@@ -155,39 +155,39 @@ cb_bucket_fn_sum_bucket(CbDescRow *row, const CbDesc *desc, CbBucket *bucket,
 	LWLockRelease(&bucket->lock);
 }
 
-/* False: the descriptor is not attached. */
+/* False: the bucket set is not attached. */
 static bool
-cb_bucket_fn_copy_desc(CbDesc *desc, CbDescRow *row, uint32 *seen)
+cb_bucket_fn_copy_set(CbBucketSet *set, CbSetRow *row, uint32 *seen)
 {
-	memset(row, 0, sizeof(CbDescRow));
-	LWLockAcquire(&desc->publish, LW_EXCLUSIVE);
-	row->head = desc->head;
-	cb_desc_share(desc);
-	LWLockRelease(&desc->publish);
-	if (desc->state != CB_DESC_ATTACHED)
+	memset(row, 0, sizeof(CbSetRow));
+	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
+	row->head = set->head;
+	cb_set_share(set);
+	LWLockRelease(&set->publish);
+	if (set->state != CB_SET_ATTACHED)
 	{
-		LWLockRelease(&desc->lock);
+		LWLockRelease(&set->lock);
 		return false;
 	}
-	row->key = desc->key;
-	row->indexoid = desc->indexoid;
-	row->nbuckets = desc->nbuckets;
-	row->from = desc->from;
-	row->attached_at = desc->attached_at;
+	row->key = set->key;
+	row->indexoid = set->indexoid;
+	row->nbuckets = set->nbuckets;
+	row->from = set->from;
+	row->attached_at = set->attached_at;
 
-	row->tail = cb_load_acquire(&desc->tail);
-	strlcpy(row->error, desc->error, CB_ERROR_LENGTH);
+	row->tail = cb_load_acquire(&set->tail);
+	strlcpy(row->error, set->error, CB_ERROR_LENGTH);
 
-	for (uint32 i = 0; i < desc->nbuckets; i++)
-		cb_bucket_fn_sum_bucket(row, desc, &cb_pool_buckets[desc->buckets[i]],
+	for (uint32 i = 0; i < set->nbuckets; i++)
+		cb_bucket_fn_sum_bucket(row, set, &cb_pool_buckets[set->buckets[i]],
 								seen);
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&set->lock);
 	return true;
 }
 
 static void
-cb_bucket_fn_put_desc(const CbDescRow *row, bool show_error,
-					  ReturnSetInfo *rsinfo)
+cb_bucket_fn_put_set(const CbSetRow *row, bool show_error,
+					 ReturnSetInfo *rsinfo)
 {
 	Datum		values[13] = {0};
 	bool		nulls[13] = {false};
@@ -213,16 +213,16 @@ cb_bucket_fn_put_desc(const CbDescRow *row, bool show_error,
 }
 
 /*
- * cache_batch_stat_get_descriptors(): one row for each attached index, of all
+ * cache_batch_stat_get_bucket_sets(): one row for each attached index, of all
  * databases.  What an error says may quote data of a table, so it is shown to
  * those who may read all statistics.
  *
- * No index is opened.  A descriptor's publications wait for the moment in
+ * No index is opened.  A bucket set's publications wait for the moment in
  * which its head is read; then it and, one at a time, its buckets are locked
  * in shared mode.
  */
 Datum
-cache_batch_stat_get_descriptors(PG_FUNCTION_ARGS)
+cache_batch_stat_get_bucket_sets(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		show_error = has_privs_of_role(GetUserId(),
@@ -235,13 +235,13 @@ cache_batch_stat_get_descriptors(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 
 	seen = palloc0(cb_pool->nchunks * sizeof(uint32));
-	for (uint32 i = 0; i < cb_pool->ndescs; i++)
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
 	{
-		CbDescRow	row;
+		CbSetRow	row;
 
 		CHECK_FOR_INTERRUPTS();
-		if (cb_bucket_fn_copy_desc(&cb_pool_descs[i], &row, seen))
-			cb_bucket_fn_put_desc(&row, show_error, rsinfo);
+		if (cb_bucket_fn_copy_set(&cb_pool_sets[i], &row, seen))
+			cb_bucket_fn_put_set(&row, show_error, rsinfo);
 	}
 	pfree(seen);
 
@@ -272,18 +272,18 @@ cb_bucket_fn_copy_bucket(CbBucket *bucket, CbBucketRow *row)
 
 /* Returns the number of rows, in key order; 0 if it is not attached. */
 static int
-cb_bucket_fn_copy_buckets(CbDesc *desc, Relation rel, CbBucketRow *rows)
+cb_bucket_fn_copy_buckets(CbBucketSet *set, Relation rel, CbBucketRow *rows)
 {
 	int			n = 0;
 
-	cb_desc_share(desc);
-	if (desc->state == CB_DESC_ATTACHED && cb_desc_is_current(desc, rel))
+	cb_set_share(set);
+	if (set->state == CB_SET_ATTACHED && cb_set_is_current(set, rel))
 	{
-		for (uint32 i = 0; i < desc->nbuckets; i++)
-			cb_bucket_fn_copy_bucket(&cb_pool_buckets[desc->buckets[i]],
+		for (uint32 i = 0; i < set->nbuckets; i++)
+			cb_bucket_fn_copy_bucket(&cb_pool_buckets[set->buckets[i]],
 									 &rows[n++]);
 	}
-	LWLockRelease(&desc->lock);
+	LWLockRelease(&set->lock);
 	return n;
 }
 
@@ -315,15 +315,15 @@ cache_batch_bucket_list(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	CbBucketRow *rows;
 	Relation	rel;
-	CbDesc	   *desc;
+	CbBucketSet *set;
 	int			n = 0;
 
 	InitMaterializedSRF(fcinfo, 0);
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
-	rows = palloc(CB_DESC_MAX_BUCKETS * sizeof(CbBucketRow));
-	desc = cb_desc_find(rel);
-	if (desc != NULL)
-		n = cb_bucket_fn_copy_buckets(desc, rel, rows);
+	rows = palloc(CB_SET_MAX_BUCKETS * sizeof(CbBucketRow));
+	set = cb_set_find(rel);
+	if (set != NULL)
+		n = cb_bucket_fn_copy_buckets(set, rel, rows);
 	for (int i = 0; i < n; i++)
 		cb_bucket_fn_put_bucket(&rows[i], i + 1, rsinfo);
 	pfree(rows);

@@ -56,7 +56,9 @@ cb_heat_fn_put_class(int class, uint32 clock, const int64 *blocks,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Is it an index of ours with a file?  An unlogged one has none on a standby. */
+/*
+ * Is it an index of ours with a file?  An unlogged one has none on a standby.
+ */
 static bool
 cb_heat_fn_has_heat(Relation rel)
 {
@@ -67,8 +69,9 @@ cb_heat_fn_has_heat(Relation rel)
 }
 
 /*
- * cache_batch_stat_get_heat(index oid): one row for each class of ages that has
- * blocks, the youngest first; none if it is no cachebatch index, or is gone.
+ * cache_batch_stat_get_heat(index oid): one row for each class of ages that
+ * has blocks, the youngest first; none if it is no cachebatch index, or is
+ * gone.
  */
 Datum
 cache_batch_stat_get_heat(PG_FUNCTION_ARGS)

@@ -177,7 +177,7 @@ cb_inspect_page_type(Page page)
 	if (flags & CBP_INTERNAL)
 		return "internal";
 	if (flags & CBP_RANGE)
-		return CbPageListsRuns(page) ? "range" : "router";
+		return CbPageListsRuns(page) ? "range" : "range root";
 	if (flags & CBP_RUN)
 		return cb_inspect_run_type(CbPageGetOpaque(page)->level);
 	return "unknown";
@@ -265,7 +265,7 @@ cb_inspect_count_items(Relation rel, BlockNumber blkno, Page page, int *live,
 	cb_page_check_header(rel, blkno, page);
 	cb_inspect_open_leaf(rel, blkno, page, &leaf);
 	*live = *dead = 0;
-	for (int i = 0; i < leaf.nbase; i++)
+	for (int i = 0; i < leaf.npacked; i++)
 	{
 		if (cb_pack_is_dead(cb_leaf_blob(page, &len), i))
 			(*dead)++;
@@ -448,17 +448,17 @@ cb_inspect_run_row(Page page, OffsetNumber off, ReturnSetInfo *rsinfo)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* a row for each entry of a leaf's base */
+/* a row for each entry of a leaf's packed part */
 static void
-cb_inspect_base_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber off,
-					 ReturnSetInfo *rsinfo)
+cb_inspect_packed_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber off,
+					   ReturnSetInfo *rsinfo)
 {
 	CbLeaf		leaf;
 	Size		len;
 	char	   *blob = cb_leaf_blob(page, &len);
 
 	cb_inspect_open_leaf(rel, blkno, page, &leaf);
-	for (int i = 0; i < leaf.nbase; i++)
+	for (int i = 0; i < leaf.npacked; i++)
 	{
 		CbLeafTuple memory;
 		IndexTuple	itup = cb_leaf_read(&leaf, i, &memory);
@@ -476,7 +476,7 @@ cb_inspect_item_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber of
 	ItemId		iid = PageGetItemId(page, off);
 
 	if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
-		cb_inspect_base_rows(rel, blkno, page, off, rsinfo);
+		cb_inspect_packed_rows(rel, blkno, page, off, rsinfo);
 	else if (cb_inspect_is_run_item(page, off))
 		cb_inspect_run_row(page, off, rsinfo);
 	else
@@ -488,7 +488,7 @@ cb_inspect_item_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber of
 /*
  * cache_batch_page_items(index regclass, block bigint): one row for each item
  * of a page of the tree or of range buffers, and for each entry of a packed
- * base.
+ * packed part.
  *
  * AccessShareLock on the index; the page is copied under its share lock.
  * Raises an error for another page, and for a damaged one.
@@ -624,7 +624,7 @@ cb_inspect_first_range(Relation rel)
 		PageGetMaxOffsetNumber(copy.data) < FirstOffsetNumber ||
 		(downlink = cb_inspect_item(copy.data, FirstOffsetNumber)) == NULL)
 		cb_report_corrupt(rel, meta.range_root,
-						  "It is not the router of range pages.");
+						  "It is not the range root of range pages.");
 	return BTreeTupleGetDownLink(downlink);
 }
 

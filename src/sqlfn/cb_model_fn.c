@@ -82,7 +82,8 @@ cb_model_bytes(double bytes)
 
 /*
  * cache_batch_model(leaves, pool_size, entry_size, leaf_size, buckets, period,
- * stagger, uncached, measured, OUT ...): a row, null if leaves or pool_size is.
+ * stagger, uncached, measured, OUT ...): a row, null if leaves or pool_size
+ * is.
  */
 Datum
 cache_batch_model(PG_FUNCTION_ARGS)

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * cb_sqlfn.c
- *	  Opening an index for an SQL function: is it one of ours, and may the user?
+ *	  Opening an index for an SQL function: is it one of ours, and may the
+ *	  user?
  *
- * The functions' own privileges say who may call them at all.  Those that change
- * an index, or run its functions, are its owner's besides.
+ * The functions' own privileges say who may call them at all.  Those that
+ * change an index, or run its functions, are its owner's besides.
  *
  *-------------------------------------------------------------------------
  */

@@ -17,8 +17,8 @@
 PG_FUNCTION_INFO_V1(cache_batch_comparison_is_total);
 
 /*
- * cache_batch_comparison_is_total(index regclass): null if it is gone, or of an
- * access method that does not compare as btree does
+ * cache_batch_comparison_is_total(index regclass): null if it is gone, or of
+ * an access method that does not compare as btree does
  */
 Datum
 cache_batch_comparison_is_total(PG_FUNCTION_ARGS)

@@ -17,7 +17,7 @@
  *	    other, and have the tuple form of their place;
  *	 b) on a level, low <= items < high key in strict (key, TID) order, low
  *	    being the high key of the page on the left, if that has not changed
- *	    since; the packed base of a leaf and its plain entries each in an
+ *	    since; the packed part of a leaf and its plain entries each in an
  *	    order of their own;
  *	 c) journal pages have consecutive sequence numbers from the tail on and
  *	    hold whole entries;
@@ -28,7 +28,7 @@
  *	 e) the downlinks of a level name the pages of the level below in order,
  *	    with the high key of the page on the left as separator; only the
  *	    right sibling of an incomplete split has no downlink; those of the
- *	    router name range pages, with their low keys, and retired runs have
+ *	    range root name range pages, with their low keys, and retired runs have
  *	    the pages that they had;
  *	 f) no block is reached twice, and no tree page, range page or page of a
  *	    run is out of reach;
@@ -152,7 +152,7 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 		cb_verify_fail(v, "The list of levels is wrong.");
 	if ((meta->range_root != 0) !=
 		(meta->nlevels > 2 && meta->levels[1] == CB_LEVEL_RUNS))
-		cb_verify_fail(v, "Its router of range pages, %u, and the list of levels do not agree.",
+		cb_verify_fail(v, "Its range root of range pages, %u, and the list of levels do not agree.",
 					   meta->range_root);
 	if (meta->journal_tail_block == CB_METAPAGE_BLKNO ||
 		(meta->journal_tail_block != InvalidBlockNumber &&
@@ -264,7 +264,7 @@ cb_verify_item_length(CbVerify *v, OffsetNumber off, unsigned len)
 	if (CbPageIsPacked(page) && off == CbPageFirstItem(page))
 	{
 		if (!cb_pack_check(PageGetItem(page, PageGetItemId(page, off)), len))
-			cb_verify_fail(v, "The packed base at item %u is damaged.", off);
+			cb_verify_fail(v, "The packed part at item %u is damaged.", off);
 	}
 	else if (CbPageListsRuns(page) && off >= CbRangeFirstRun(page))
 	{
@@ -279,7 +279,7 @@ cb_verify_item_length(CbVerify *v, OffsetNumber off, unsigned len)
 
 /*
  * Checks line pointers: every item inside the page, none over another, and of
- * the length that its kind has.  A packed base is looked at as a whole.  The
+ * the length that its kind has.  A packed part is looked at as a whole.  The
  * page's frame was checked.
  */
 void
@@ -345,9 +345,9 @@ cb_verify_tree_flags(CbVerify *v)
 }
 
 /*
- * Lists the items of the current page, those of a leaf's base first.  v->items
- * is palloc'd in the current memory context, entries of a base in v->page_cxt;
- * the others stay in v->page.  Line pointers were checked.
+ * Lists the items of the current page, those of a leaf's packed part first.
+ * v->items is palloc'd in the current memory context, entries of a packed part
+ * in v->page_cxt; the others stay in v->page.  Line pointers were checked.
  */
 void
 cb_verify_list_items(CbVerify *v)
@@ -357,13 +357,13 @@ cb_verify_list_items(CbVerify *v)
 		CbPageFirstItem(page);
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	CbArena		arena;
-	CbLeaf		leaf = {.nbase = 0};
+	CbLeaf		leaf = {.npacked = 0};
 
 	cb_arena_init(&arena, v->page_cxt);
 	if (v->level == 0 && !cb_leaf_open(&leaf, page))
 		cb_leaf_report_damaged(v->rel, v->blkno);
-	v->nbase = v->nitems = leaf.nbase;
-	v->items = palloc(sizeof(IndexTuple) * (leaf.nbase + max + 1));
+	v->npacked = v->nitems = leaf.npacked;
+	v->items = palloc(sizeof(IndexTuple) * (leaf.npacked + max + 1));
 	if (!cb_leaf_read_all(&leaf, &arena, v->items))
 		cb_leaf_report_damaged(v->rel, v->blkno);
 	for (OffsetNumber off = first; off <= max; off++)
@@ -391,7 +391,10 @@ cb_verify_left_has_changed(CbVerify *v)
 	return lsn != v->left_lsn;
 }
 
-/* Checks that item i, from 0, is not below the high key of the page on the left. */
+/*
+ * Checks that item i, from 0, is not below the high key of the page on the
+ * left.
+ */
 static void
 cb_verify_low(CbVerify *v, IndexTuple itup, int i)
 {
@@ -416,7 +419,7 @@ cb_verify_order(CbVerify *v)
 	for (int i = v->level > 0 ? 1 : 0; i < v->nitems; i++)
 	{
 		IndexTuple	itup = v->items[i];
-		IndexTuple	prev = i > (v->level > 0 ? 1 : 0) && i != v->nbase ?
+		IndexTuple	prev = i > (v->level > 0 ? 1 : 0) && i != v->npacked ?
 			v->items[i - 1] : NULL;
 
 		if (prev && cb_key_compare(&v->kd, prev, itup) >= 0)
@@ -669,7 +672,9 @@ cb_verify_unreached(CbVerify *v)
 
 /* ---------- the journal ---------- */
 
-/* Checks the entries of a journal page; those below tail are in lower levels. */
+/*
+ * Checks the entries of a journal page; those below tail are in lower levels.
+ */
 static void
 cb_verify_journal_entries(CbVerify *v, CbPos tail)
 {

@@ -38,7 +38,7 @@ typedef struct CbVerify
 	/* the page that is being checked */
 	BlockNumber blkno;
 	PGAlignedBlock page;
-	int			nbase;			/* items of its base, which come first */
+	int			npacked;		/* items of its packed part, which come first */
 	int			nitems;
 	IndexTuple *items;			/* without high key */
 
@@ -89,7 +89,7 @@ extern void cb_verify_pivot(CbVerify *v, IndexTuple itup, CbVerifyForm form,
 /* Checks line pointers: every item inside the page, none over another. */
 extern void cb_verify_line_pointers(CbVerify *v);
 
-/* Lists the items of the current page: those of a leaf's base first. */
+/* Lists the items of the current page: those of a leaf's packed part first. */
 extern void cb_verify_list_items(CbVerify *v);
 
 extern void cb_verify_add_link(CbVerifyLinks *links, BlockNumber child,

@@ -3,16 +3,16 @@
  * cb_verify_range.c
  *	  The part of cache_batch_verify() that checks range buffers.
  *
- * The router is read before the range pages, those from left to right, and
+ * The range root is read before the range pages, those from left to right, and
  * after each of them the runs that it listed then.  Range pages are never
  * deleted, and split while they list no live run; and the pages of a run that
  * is retired meanwhile are kept as long as this statement has its snapshot
  * (range/cb_range.h).  So all of this holds while others write, but for two
  * things, which need strict: replay brings a new range page's downlink before
  * the right link that leads to it; and runs that had been retired before the
- * snapshot was taken can lose their pages at any time.  In recovery any run can,
- * once it has been retired: then it is left alone, as its entries are in the
- * leaves, which are read later.
+ * snapshot was taken can lose their pages at any time.  In recovery any run
+ * can, once it has been retired: then it is left alone, as its entries are in
+ * the leaves, which are read later.
  *
  *-------------------------------------------------------------------------
  */
@@ -163,10 +163,10 @@ cb_verify_run_data(CbVerify *v, CbVerifyRun *run, int i)
 	cb_verify_line_pointers(v);
 	v->level = CB_RUN_DATA_LEVEL;
 	cb_verify_list_items(v);
-	if (v->nitems < 1 || (v->nbase > 0 && v->nitems > v->nbase) ||
+	if (v->nitems < 1 || (v->npacked > 0 && v->nitems > v->npacked) ||
 		v->nitems > CB_PACK_MAX_ENTRIES)
 		cb_verify_fail(v, "A page of a run has %d entries, %d of them packed.",
-					   v->nitems, v->nbase);
+					   v->nitems, v->npacked);
 	for (int j = 0; j < v->nitems; j++)
 		cb_verify_run_entry(v, run, j, links->separators[i], high);
 	run->nentries += v->nitems;
@@ -175,7 +175,9 @@ cb_verify_run_data(CbVerify *v, CbVerifyRun *run, int i)
 	return true;
 }
 
-/* Checks a run that the range page, block from, lists, as far as it is there. */
+/*
+ * Checks a run that the range page, block from, lists, as far as it is there.
+ */
 static void
 cb_verify_run(CbVerify *v, CbVerifyRun *run, BlockNumber from)
 {
@@ -234,7 +236,7 @@ cb_verify_runs(CbVerify *v, CbVerifyRange *range, BlockNumber blkno)
 
 /* ---------- range pages ---------- */
 
-/* Checks type, level and links of the router or of a range page. */
+/* Checks type, level and links of the range root or of a range page. */
 static void
 cb_verify_range_flags(CbVerify *v, int level)
 {
@@ -245,22 +247,22 @@ cb_verify_range_flags(CbVerify *v, int level)
 	if (opaque->flags != CBP_RANGE || opaque->level != level)
 		cb_verify_fail(v, "It is not a range page of level %d: flags %04X, level %u.",
 					   level, opaque->flags, opaque->level);
-	if (level == CB_ROUTER_LEVEL && opaque->next != InvalidBlockNumber)
-		cb_verify_fail(v, "The router has a right link.");
+	if (level == CB_RANGE_ROOT_LEVEL && opaque->next != InvalidBlockNumber)
+		cb_verify_fail(v, "The range root has a right link.");
 	cb_verify_mark_seen(v);
 	cb_verify_line_pointers(v);
 }
 
-/* Checks the router, and takes its downlinks. */
+/* Checks the range root, and takes its downlinks. */
 static void
-cb_verify_router(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
+cb_verify_range_root(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
 {
 	cb_verify_read(v, blkno, CB_METAPAGE_BLKNO);
-	cb_verify_range_flags(v, CB_ROUTER_LEVEL);
-	v->level = CB_ROUTER_LEVEL;
+	cb_verify_range_flags(v, CB_RANGE_ROOT_LEVEL);
+	v->level = CB_RANGE_ROOT_LEVEL;
 	cb_verify_list_items(v);
 	if (v->nitems < 1)
-		cb_verify_fail(v, "The router has no downlink.");
+		cb_verify_fail(v, "The range root has no downlink.");
 	for (int i = 0; i < v->nitems; i++)
 	{
 		cb_verify_pivot(v, v->items[i],
@@ -270,7 +272,9 @@ cb_verify_router(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
 	}
 }
 
-/* Takes the runs of the current range page; what their items say is possible. */
+/*
+ * Takes the runs of the current range page; what their items say is possible.
+ */
 static void
 cb_verify_take_runs(CbVerify *v, CbVerifyRange *range)
 {
@@ -373,7 +377,7 @@ cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
 	if (v->strict && nextlink < links->n)
 	{
 		v->blkno = links->children[nextlink];
-		cb_verify_fail(v, "The router has a downlink to it, but it is not the range page that comes there.");
+		cb_verify_fail(v, "The range root has a downlink to it, but it is not the range page that comes there.");
 	}
 	MemoryContextDelete(cxt);
 }
@@ -399,7 +403,7 @@ cb_verify_ranges(CbVerify *v)
 								"cache_batch verify ranges",
 								ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
-	cb_verify_router(v, meta.range_root, &links);
+	cb_verify_range_root(v, meta.range_root, &links);
 	cb_verify_range_chain(v, &links);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(cxt);

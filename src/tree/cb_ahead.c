@@ -4,9 +4,10 @@
  *	  Which leaves a scan comes to next.
  *
  * The downlinks of one level-1 page at a time say so, without a visit of the
- * leaves.  They are hints: when they are used a leaf may have been split, or have
- * left the tree.  So they serve to have pages read in before they are waited for,
- * and not to find what is in them: a scan goes by right links and by descents.
+ * leaves.  They are hints: when they are used a leaf may have been split, or
+ * have left the tree.  So they serve to have pages read in before they are
+ * waited for, and not to find what is in them: a scan goes by right links and
+ * by descents.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,9 +27,9 @@ cb_ahead_set_at(const CbKeyDesc *kd, CbAhead *ahead, IndexTuple bound)
 	ahead->done = true;
 	if (bound == NULL)
 		return;
-	cmp = cb_key_compare_cut(kd, &ahead->end, bound);
+	cmp = cb_key_compare_bound(kd, &ahead->end, bound);
 	ahead->done = ScanDirectionIsForward(ahead->dir) ? cmp >= 0 : cmp <= 0;
-	cb_cut_copy_tuple(&ahead->at, bound, &ahead->tuple);
+	cb_bound_copy_tuple(&ahead->at, bound, &ahead->tuple);
 }
 
 /*
@@ -65,10 +66,7 @@ cb_ahead_add_children(const CbKeyDesc *kd, CbAhead *ahead, Page page,
 	/* the first to be added is there, wherever the end is */
 	for (;; off += forward ? 1 : -1)
 	{
-		ahead->leaves[ahead->n++] = (CbLeafHint)
-		{
-			BTreeTupleGetDownLink(CbPageGetTuple(page, off)), InvalidBuffer
-		};
+		ahead->leaves[ahead->n++] = (CbLeafHint) {BTreeTupleGetDownLink(CbPageGetTuple(page, off)), InvalidBuffer};
 		if ((forward ? off >= last : off <= last) || ahead->n == CB_AHEAD_MAX)
 			break;
 	}

@@ -30,9 +30,9 @@
 #include "utils/memutils.h"
 
 /*
- * Puts n tuples, of len bytes in all, one behind the other and each MAXALIGNed,
- * into a page that has the room, and logs it.  offsets are the places where
- * they stand once all are in, ascending.
+ * Puts n tuples, of len bytes in all, one behind the other and each
+ * MAXALIGNed, into a page that has the room, and logs it.  offsets are the
+ * places where they stand once all are in, ascending.
  *
  * info is XLOG_CB_LEAF_BATCH or XLOG_CB_INTERNAL_INSERT; with the latter,
  * children are pages whose incomplete-split flag is cleared by the same
@@ -118,8 +118,8 @@ cb_redo_insert(XLogReaderState *record)
  * locked: a comparison function with an exception block in it can release all
  * locks of this backend.  Nothing may be changed then.
  *
- * To be called after the last comparison and before the first change.  A buffer
- * of a temporary index has no lock.
+ * To be called after the last comparison and before the first change.  A
+ * buffer of a temporary index has no lock.
  */
 void
 cb_tree_check_still_locked(Relation rel, Buffer buf)
@@ -134,10 +134,10 @@ cb_tree_check_still_locked(Relation rel, Buffer buf)
 }
 
 /*
- * How many of the first n entries belong left of the page's high key; the first
- * one is known to.  Looks ahead in ever longer steps, then halves: nothing is
- * known of how far the leaf goes, and mostly it is not far (Bentley and Yao, An
- * Almost Optimal Algorithm for Unbounded Searching, 1976).
+ * How many of the first n entries belong left of the page's high key; the
+ * first one is known to.  Looks ahead in ever longer steps, then halves:
+ * nothing is known of how far the leaf goes, and mostly it is not far (Bentley
+ * and Yao, An Almost Optimal Algorithm for Unbounded Searching, 1976).
  */
 static int
 cb_apply_count_covered(const CbKeyDesc *kd, Page page, CbSortEntry *entries,
@@ -199,10 +199,10 @@ cb_apply_find_place(const CbKeyDesc *kd, Page page, OffsetNumber low,
 }
 
 /*
- * Finds the places of the leaf's entries among its plain ones; what its base
- * has is not looked at, so that most visits do not touch it.  Takes new ones of
- * no more than limit bytes, but one at least.  The page stays locked, while
- * comparison functions run.
+ * Finds the places of the leaf's entries among its plain ones; what its packed
+ * part has is not looked at, so that most visits do not touch it.  Takes new
+ * ones of no more than limit bytes, but one at least.  The page stays locked,
+ * while comparison functions run.
  *
  * The batch's arrays are palloc'd; its tuples are those of entries.
  */
@@ -270,8 +270,8 @@ cb_apply_in_place(Relation rel, Buffer buf, CbLeafBatch *batch)
 }
 
 /*
- * The leaf lacks the room: merges old and new, and packs them, shares them with
- * the right neighbour, or splits.  *moved tells whether bounds of leaves
+ * The leaf lacks the room: merges old and new, and packs them, shares them
+ * with the right neighbour, or splits.  *moved tells whether bounds of leaves
  * changed.
  *
  * True: it is done, and buf is released.  False, with the leaf as it was and
@@ -301,7 +301,7 @@ cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
 	}
 
 	*moved = true;
-	if (cb_share_leaf(kd, buf, &arena, items, n))
+	if (cb_redistribute_leaf(kd, buf, &arena, items, n))
 		return true;
 	at_end = CbPageIsRightmost((Page) copy.data) &&
 		repack.new_at[0] == n - batch->n;
@@ -312,8 +312,9 @@ cb_apply_by_rewriting(const CbKeyDesc *kd, Buffer buf, CbLeafBatch *batch,
 }
 
 /*
- * Has the leaf room for the new entries among its plain ones?  Not if they have
- * to meet those of its base as well: it is written anew, and plain, first.
+ * Has the leaf room for the new entries among its plain ones?  Not if they
+ * have to meet those of its packed part as well: it is written anew, and
+ * plain, first.
  */
 static bool
 cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
@@ -323,8 +324,8 @@ cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
 	if (CbPageIsPacked(page) && !cb_key_is_trusted(rel))
 		return false;
 #ifdef CB_TESTPOINTS
-	if (cb_test_tail >= 0 && cb_packs_leaves(rel) && batch->n +
-		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) > cb_test_tail)
+	if (cb_test_delta >= 0 && cb_packs_leaves(rel) && batch->n +
+		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) > cb_test_delta)
 		return false;
 #endif
 	return need <= PageGetExactFreeSpace(page);
@@ -333,8 +334,8 @@ cb_apply_has_room(Relation rel, Page page, const CbLeafBatch *batch)
 /*
  * Applies what belongs to the leaf of the first n entries; the first one does.
  * buf is exclusively locked, its split complete; it is released.  Returns how
- * many entries were dealt with, 0 if the leaf had to be cut first; *moved tells
- * whether bounds of leaves changed.
+ * many entries were dealt with, 0 if the leaf had to be cut first; *moved
+ * tells whether bounds of leaves changed.
  *
  * An error leaves the leaf as it was, or with what was done by an earlier
  * record: dead entries removed.  The caller resets the memory context.
@@ -371,7 +372,7 @@ cb_apply_to_leaf(const CbKeyDesc *kd, Buffer buf, CbSortEntry *entries, int n,
 		}
 
 		/* what is dead makes room */
-		if (!asked && cb_churn_drop(kd, buf, &batch, entries, stats))
+		if (!asked && cb_dead_drop(kd, buf, &batch, entries, stats))
 		{
 			asked = true;
 			continue;
@@ -432,7 +433,7 @@ cb_apply_prefetch(const CbKeyDesc *kd, Page parent, OffsetNumber off,
  * the batch.  Nothing else is locked while it waits for the leaf.
  */
 static Buffer
-cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
+cb_apply_next_leaf(const CbKeyDesc *kd, const CbBound *bound, IndexTuple last,
 				   CbDescent *descent)
 {
 	Page		parent = (Page) descent->parent.data;
@@ -442,10 +443,10 @@ cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
 
 	if (!descent->parent_valid ||
 		(!CbPageIsRightmost(parent) &&
-		 cb_key_compare_cut(kd, cut, CbPageGetHighKey(parent)) <= 0))
+		 cb_key_compare_bound(kd, bound, CbPageGetHighKey(parent)) <= 0))
 		return InvalidBuffer;
 
-	off = cb_tree_search_page(kd, cut, parent, ForwardScanDirection);
+	off = cb_tree_search_page(kd, bound, parent, ForwardScanDirection);
 	cb_apply_prefetch(kd, parent, off, last);
 	buf = cb_ring_read(kd->rel, BTreeTupleGetDownLink(CbPageGetTuple(parent, off)));
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
@@ -453,7 +454,7 @@ cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
 	cb_page_check(kd->rel, BufferGetBlockNumber(buf), page);
 	if (!CbPageIsLeaf(page) || CbPageHasIncompleteSplit(page) ||
 		(!CbPageIsRightmost(page) &&
-		 cb_key_compare_cut(kd, cut, CbPageGetHighKey(page)) <= 0))
+		 cb_key_compare_bound(kd, bound, CbPageGetHighKey(page)) <= 0))
 	{
 		UnlockReleaseBuffer(buf);
 		return InvalidBuffer;
@@ -463,15 +464,15 @@ cb_apply_next_leaf(const CbKeyDesc *kd, const CbCut *cut, IndexTuple last,
 
 /*
  * Applies n entries, sorted by (key, TID), and adds what it did to stats.
- * Returns how many were applied: fewer than n, but those of a leaf at least, if
- * this process gives way to one who waits for a lock of its (cb_waiter.h).
+ * Returns how many were applied: fewer than n, but those of a leaf at least,
+ * if this process gives way to one who waits for a lock of its (cb_waiter.h).
  * Another process applies all.
  *
  * The caller holds RowExclusiveLock on the index and no LWLock; it has a
- * snapshot or a transaction id.  Takes page locks one leaf at a time, and holds
- * none on return.  Comparison functions run, with a leaf locked.
+ * snapshot or a transaction id.  Takes page locks one leaf at a time, and
+ * holds none on return.  Comparison functions run, with a leaf locked.
  *
- * Entries that are marked as dead are left out.  If cb_churn_begin() was called
+ * Entries that are marked as dead are left out.  If cb_dead_begin() was called
  * the table is asked about full leaves' entries, and more entries may be
  * marked.  The entries remain the caller's; no memory is kept.
  *
@@ -495,15 +496,15 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	descent->want_parent = true;
 	while (done < n && (done == 0 || !cb_waiter_is_there()))
 	{
-		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[done].itup};
+		CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = entries[done].itup};
 		Buffer		buf;
 		bool		moved;
 
 		cb_key_prepare_trust(kd->rel);
-		buf = cb_apply_next_leaf(kd, &cut, entries[n - 1].itup, descent);
+		buf = cb_apply_next_leaf(kd, &bound, entries[n - 1].itup, descent);
 		if (!BufferIsValid(buf))
 		{
-			buf = cb_tree_descend_for_write(kd, &cut, 0, descent);
+			buf = cb_tree_descend_for_write(kd, &bound, 0, descent);
 			stats->descents++;
 		}
 		done += cb_apply_to_leaf(kd, buf, entries + done, n - done, stats,
@@ -553,8 +554,8 @@ cb_tree_batch_is_dense(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 	for (int i = 0; i < samples; i++)
 	{
 		int			first = (int) ((int64) i * stretches / samples) * CB_DENSE_ENTRIES;
-		CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = entries[first].itup};
-		Buffer		buf = cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+		CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = entries[first].itup};
+		Buffer		buf = cb_tree_descend(kd, &bound, ForwardScanDirection, NULL,
 										  NULL);
 		Page		page = BufferGetPage(buf);
 		IndexTuple	last = entries[first + CB_DENSE_ENTRIES - 1].itup;

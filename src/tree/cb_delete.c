@@ -54,10 +54,12 @@ typedef struct CbDeleteState
 	IndexBulkDeleteResult *stats;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
-	const VacDeadItems *dead;	/* what the callback calls dead; NULL: not known */
+	const VacDeadItems *dead;	/* what the callback calls dead; NULL: not
+								 * known */
 	BlockNumber first_dead;		/* blocks of the table that all of it is in */
 	BlockNumber last_dead;
-	int64		skipped;		/* bases of leaves that were not looked at */
+	int64		skipped;		/* packed parts of leaves that were not looked
+								 * at */
 	BTCycleId	cycleid;
 	CbUnlinker *unlinker;
 	CbPos		tail;			/* journal tail when the pass began */
@@ -152,9 +154,9 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
  * The TIDs that the callback calls dead; NULL: ask it.
  *
  * VACUUM of a heap hands its array of dead TIDs on to its callback.  Others do
- * not: CREATE INDEX CONCURRENTLY has a callback that has to be given every TID.
- * VACUUM is known by its process flag, which is of this transaction alone and
- * which its parallel workers have too.
+ * not: CREATE INDEX CONCURRENTLY has a callback that has to be given every
+ * TID.  VACUUM is known by its process flag, which is of this transaction
+ * alone and which its parallel workers have too.
  */
 static const VacDeadItems *
 cb_delete_get_dead(const CbDeleteState *state)
@@ -235,10 +237,10 @@ cb_delete_is_dead(CbDeleteState *state, ItemPointer tid)
 /* ---------- the leaves ---------- */
 
 /*
- * Finds what is to go from a leaf's base, some dozens of entries at a time;
- * those that cannot be dead are not decoded.  An error if the base is damaged:
- * it is checked as a whole before anything goes from it, as removing cannot
- * fail (U13).
+ * Finds what is to go from a leaf's packed part, some dozens of entries at a
+ * time; those that cannot be dead are not decoded.  An error if the packed
+ * part is damaged:  it is checked as a whole before anything goes from it, as
+ * removing cannot fail (U13).
  */
 static void
 cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
@@ -250,7 +252,7 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 	BlockNumber high;
 	int			n;
 
-	for (int i = 0; i < leaf->nbase; i += n)
+	for (int i = 0; i < leaf->npacked; i += n)
 	{
 		n = cb_leaf_heap_range(leaf, i, &low, &high);
 		if (n > 0 && !cb_delete_may_be_dead(state, low, high))
@@ -266,7 +268,7 @@ cb_delete_find_packed(CbDeleteState *state, Buffer buf, const CbLeaf *leaf,
 	}
 	if (dead->nordinals > 0 && !cb_leaf_check(leaf))
 		cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
-	if (skipped && leaf->nbase > 0)
+	if (skipped && leaf->npacked > 0)
 		state->skipped++;
 }
 
@@ -295,7 +297,7 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 		if (cb_delete_is_dead(state, &CbPageGetTuple(page, off)->t_tid))
 			dead->offsets[dead->noffsets++] = off;
 	}
-	return leaf.nbase + max + 1 - first;
+	return leaf.npacked + max + 1 - first;
 }
 
 /*
@@ -382,9 +384,9 @@ cb_delete_map_page(Relation rel, Buffer buf, CbPos tail,
 
 /*
  * Deals with one block.  Returns the block to go back to, or
- * InvalidBlockNumber.  No lock is held before or after, and none while it waits
- * for the cleanup lock (B5); an empty leaf is unlinked when its lock and pin
- * are gone.
+ * InvalidBlockNumber.  No lock is held before or after, and none while it
+ * waits for the cleanup lock (B5); an empty leaf is unlinked when its lock and
+ * pin are gone.
  */
 static BlockNumber
 cb_delete_from_block(CbDeleteState *state, BlockNumber blkno)
@@ -462,9 +464,9 @@ cb_delete_pass(CbDeleteState *state)
 }
 
 /*
- * All pages were looked at, and the free ones are in the map.  It does not have
- * the deleted ones that are not free yet; if they are many, as btree has it, the
- * next VACUUM looks again.
+ * All pages were looked at, and the free ones are in the map.  It does not
+ * have the deleted ones that are not free yet; if they are many, as btree has
+ * it, the next VACUUM looks again.
  */
 static void
 cb_delete_finish_map(Relation rel, const IndexBulkDeleteResult *stats)
@@ -476,13 +478,13 @@ cb_delete_finish_map(Relation rel, const IndexBulkDeleteResult *stats)
 }
 
 /*
- * Visits every leaf, and removes the entries whose TID the callback calls dead;
- * the callback is called with a leaf locked.  Empty leaves are taken out of the
- * tree, and free pages put into the map.  The journal was drained before: no
- * dead TID may come down from there any more (I4).
+ * Visits every leaf, and removes the entries whose TID the callback calls
+ * dead; the callback is called with a leaf locked.  Empty leaves are taken out
+ * of the tree, and free pages put into the map.  The journal was drained
+ * before: no dead TID may come down from there any more (I4).
  *
- * stats: the caller's.  The counts of the index as it is are set anew, those of
- * what was removed go on from what is there.
+ * stats: the caller's.  The counts of the index as it is are set anew, those
+ * of what was removed go on from what is there.
  *
  * The caller holds a lock that keeps other VACUUMs away, and none on a page.
  * Waits for each leaf's cleanup lock with nothing else held.  Comparison
@@ -528,12 +530,13 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * Puts the free pages into the map, without a look at the entries, if it is not
- * known to have them.  To be called where no leaf is visited: nothing is dead.
+ * Puts the free pages into the map, without a look at the entries, if it is
+ * not known to have them.  To be called where no leaf is visited: nothing is
+ * dead.
  *
  * Returns palloc'd statistics, with an estimated number of entries; NULL: the
- * map lacks nothing.  Runs in VACUUM, whose delay may make it sleep.  Holds one
- * page lock at a time.
+ * map lacks nothing.  Runs in VACUUM, whose delay may make it sleep.  Holds
+ * one page lock at a time.
  */
 IndexBulkDeleteResult *
 cb_tree_complete_map(IndexVacuumInfo *info)

@@ -390,7 +390,7 @@ cb_load_put_pending(CbLoader *loader)
 	if (pays)
 	{
 		if (!cb_leaf_put_blob(loader->page, loader->blob.data, loader->blob_len))
-			elog(ERROR, "cache_batch: no room for the base of a new leaf");
+			elog(ERROR, "cache_batch: no room for the packed part of a new leaf");
 		loader->last = loader->pending[n - 1];
 	}
 	else
@@ -433,7 +433,8 @@ cb_load_save_pending(CbLoader *loader)
 /* ---------- upper levels ---------- */
 
 /*
- * Builds the level above one whose downlinks are in the file, which stays open.
+ * Builds the level above one whose downlinks are in the file, which stays
+ * open.
  */
 static void
 cb_load_build_level(CbLoader *loader, BufFile *downlinks, int64 n, int level)
@@ -475,8 +476,8 @@ cb_load_build_level(CbLoader *loader, BufFile *downlinks, int64 n, int level)
  *
  * The loader is palloc'd and takes memory from the context that is current
  * here, and temporary files; an error or the end of the transaction frees them
- * all.  kd has to stay as long as the loader does.  Raises an error if the disk
- * is full.
+ * all.  kd has to stay as long as the loader does.  Raises an error if the
+ * disk is full.
  */
 CbLoader *
 cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
@@ -533,8 +534,8 @@ cb_load_add(CbLoader *loader, IndexTuple itup)
 
 /*
  * Finishes the tree, writes the metapage with a fresh build id (I0), and sees
- * to it that the file is on disk.  What this backend remembered of the index is
- * forgotten.
+ * to it that the file is on disk.  What this backend remembered of the index
+ * is forgotten.
  *
  * An index without an entry has one empty leaf, its root.  The loader must not
  * be used any more; its memory goes with the context.  Comparison functions

@@ -4,11 +4,11 @@
  *	  Packing a leaf that has no room for its new entries.
  *
  * All entries of the leaf and the new ones are merged and encoded as the
- * leaf's base.  The record tells the places of the plain and the new entries
- * in the result, so redo decodes, merges by place and encodes, and compares
- * nothing; the codec is a function of the entries alone, so that it comes to
- * the same bytes.  Entries move within their page only: a scan holds a copy of
- * the leaf, and kill hints find entries by their TIDs.
+ * leaf's packed part.  The record tells the places of the plain and the new
+ * entries in the result, so redo decodes, merges by place and encodes, and
+ * compares nothing; the codec is a function of the entries alone, so that it
+ * comes to the same bytes.  Entries move within their page only: a scan holds
+ * a copy of the leaf, and LP_DEAD hints find entries by their TIDs.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,34 +30,36 @@
 
 /* ---------- merging by comparison ---------- */
 
-/* what goes on top of the base: plain and new entries, as one sequence */
+/*
+ * what goes on top of the packed part: plain and new entries, as one sequence
+ */
 typedef struct CbRepackMerge
 {
 	const CbKeyDesc *kd;
 	const CbLeafBatch *batch;
 	CbRepack   *repack;
-	int			nbase;
-	IndexTuple *base;
-	int			next_base;
+	int			npacked;
+	IndexTuple *packed;
+	int			next_packed;
 	int			n;
 	IndexTuple *items;
 } CbRepackMerge;
 
 /*
- * Moves the base's entries below itup to the result.  True: the next one is
- * itup itself.  The search is that of cb_apply_count_covered().
+ * Moves the packed part's entries below itup to the result.  True: the next
+ * one is itup itself.  The search is that of cb_apply_count_covered().
  */
 static bool
 cb_repack_advance(CbRepackMerge *m, IndexTuple itup)
 {
-	int			low = m->next_base;
-	int			high = m->nbase;
+	int			low = m->next_packed;
+	int			high = m->npacked;
 	int			step = 1;
 	bool		found = false;
 
 	/* gallop, then halve: new entries are few and spread out */
 	while (low + step <= high &&
-		   cb_key_compare(m->kd, m->base[low + step - 1], itup) < 0)
+		   cb_key_compare(m->kd, m->packed[low + step - 1], itup) < 0)
 	{
 		low += step;
 		step *= 2;
@@ -67,23 +69,23 @@ cb_repack_advance(CbRepackMerge *m, IndexTuple itup)
 	{
 		int			mid = low + (high - low) / 2;
 
-		if (cb_key_compare(m->kd, m->base[mid], itup) < 0)
+		if (cb_key_compare(m->kd, m->packed[mid], itup) < 0)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	if (low < m->nbase)
-		found = cb_key_compare(m->kd, m->base[low], itup) == 0;
-	memcpy(m->items + m->n, m->base + m->next_base,
-		   (low - m->next_base) * sizeof(IndexTuple));
-	m->n += low - m->next_base;
-	m->next_base = low;
+	if (low < m->npacked)
+		found = cb_key_compare(m->kd, m->packed[low], itup) == 0;
+	memcpy(m->items + m->n, m->packed + m->next_packed,
+		   (low - m->next_packed) * sizeof(IndexTuple));
+	m->n += low - m->next_packed;
+	m->next_packed = low;
 	return found;
 }
 
 /*
- * Adds a plain entry of the leaf; one that the base has as well is dropped
- * (U15).
+ * Adds a plain entry of the leaf; one that the packed part has as well is
+ * dropped (U15).
  */
 static void
 cb_repack_add_plain(CbRepackMerge *m, IndexTuple itup)
@@ -100,8 +102,8 @@ cb_repack_add_plain(CbRepackMerge *m, IndexTuple itup)
 }
 
 /*
- * Adds a new entry, unless the base has it already (I5).  The kept ones among
- * the batch's entries are moved to its front.
+ * Adds a new entry, unless the packed part has it already (I5).  The kept ones
+ * among the batch's entries are moved to its front.
  */
 static void
 cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
@@ -117,13 +119,14 @@ cb_repack_add_new(CbRepackMerge *m, IndexTuple itup)
 
 /*
  * Merges a copy of a leaf, block blkno, with a batch: all entries in order in
- * *items, and their number; and in repack the places for the record.  The batch
- * loses entries that the leaf's base has already: batch->n and the front of its
- * tuples are what remains.
+ * *items, and their number; and in repack the places for the record.  The
+ * batch loses entries that the leaf's packed part has already: batch->n and
+ * the front of its tuples are what remains.
  *
- * The entries of the base are in the arena's memory, others where they stand,
- * in the copy or the batch; so these have to stay.  Comparison functions run.
- * An error if the leaf is damaged; nothing but the batch is changed.
+ * The entries of the packed part are in the arena's memory, others where they
+ * stand, in the copy or the batch; so these have to stay.  Comparison
+ * functions run.  An error if the leaf is damaged; nothing but the batch is
+ * changed.
  */
 int
 cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
@@ -133,20 +136,20 @@ cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	OffsetNumber first = CbPageFirstPlain(page);
 	int			nplain = max + 1 - first;
-	CbRepackMerge m = {.kd = kd, .batch = batch, .repack = repack};
+	CbRepackMerge m = {.kd = kd,.batch = batch,.repack = repack};
 	CbLeaf		leaf;
 	int			next = 0;
 
 	if (!cb_leaf_open(&leaf, page))
 		cb_leaf_report_damaged(kd->rel, blkno);
-	m.nbase = leaf.nbase;
-	m.base = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.nbase + 1));
+	m.npacked = leaf.npacked;
+	m.packed = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.npacked + 1));
 	m.items = cb_arena_alloc(arena, sizeof(IndexTuple) *
-							 (leaf.nbase + nplain + batch->n));
+							 (leaf.npacked + nplain + batch->n));
 	repack->plain_at = cb_arena_alloc(arena, sizeof(uint16) * (nplain + 1));
 	repack->new_at = cb_arena_alloc(arena, sizeof(uint16) * (batch->n + 1));
 	repack->nplain = repack->nnew = 0;
-	if (!cb_leaf_read_all(&leaf, arena, m.base))
+	if (!cb_leaf_read_all(&leaf, arena, m.packed))
 		cb_leaf_report_damaged(kd->rel, blkno);
 
 	for (OffsetNumber off = first; off <= max; off = OffsetNumberNext(off))
@@ -161,11 +164,11 @@ cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 	}
 	while (next < batch->n)
 		cb_repack_add_new(&m, batch->tuples[next++]);
-	memcpy(m.items + m.n, m.base + m.next_base,
-		   (m.nbase - m.next_base) * sizeof(IndexTuple));
+	memcpy(m.items + m.n, m.packed + m.next_packed,
+		   (m.npacked - m.next_packed) * sizeof(IndexTuple));
 	batch->n = repack->nnew;
 	*items = m.items;
-	return m.n + m.nbase - m.next_base;
+	return m.n + m.npacked - m.next_packed;
 }
 
 /* ---------- the action ---------- */
@@ -177,7 +180,7 @@ cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 static void
 cb_repack_log(Buffer buf, const CbRepack *repack)
 {
-	xl_cb_leaf_pack xlrec = {.nplain = repack->nplain, .nnew = repack->nnew};
+	xl_cb_leaf_pack xlrec = {.nplain = repack->nplain,.nnew = repack->nnew};
 	XLogRecPtr	lsn;
 
 	XLogBeginInsert();
@@ -212,9 +215,9 @@ cb_repack_fill_tuples(const CbLeafBatch *batch, CbArena *arena, CbRepack *repack
 }
 
 /*
- * Packs the leaf with these entries, which cb_repack_merge() has made of it, as
- * one atomic action.  False, and nothing has changed: they do not fit with some
- * room to spare, or are not to be packed.
+ * Packs the leaf with these entries, which cb_repack_merge() has made of it,
+ * as one atomic action.  False, and nothing has changed: they do not fit with
+ * some room to spare, or are not to be packed.
  *
  * buf is exclusively locked, before and after.  No comparison function runs.
  */
@@ -241,7 +244,9 @@ cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 	return true;
 }
 
-/* The page after the record; errors are fatal to recovery, as they should be. */
+/*
+ * The page after the record; errors are fatal to recovery, as they should be.
+ */
 static void
 cb_redo_repack_page(Page page, const CbRepack *repack)
 {
@@ -280,7 +285,7 @@ cb_redo_leaf_pack(XLogReaderState *record)
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		uint16	   *at = palloc(places + 1);
 		char	   *tuples = palloc(len - places + 1);
-		CbRepack	repack = {.nplain = xlrec->nplain, .nnew = xlrec->nnew};
+		CbRepack	repack = {.nplain = xlrec->nplain,.nnew = xlrec->nnew};
 
 		/* the record's data is not aligned */
 		memcpy(at, data, places);

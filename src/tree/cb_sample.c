@@ -117,8 +117,8 @@ cb_sample_read_level(Relation rel, BlockNumber blkno, int level, int max,
 /*
  * At most max separators, evenly spaced, none larger than max_size bytes: from
  * the highest level that has so many, or the lowest internal one.  They are of
- * all of it, as the level above has too few to lead to more than max pages; but
- * where many are too large, of its left part only.
+ * all of it, as the level above has too few to lead to more than max pages;
+ * but where many are too large, of its left part only.
  *
  * *n is set to how many.  The array and the separators are palloc'd, and in
  * order; if there are none it may be NULL.
@@ -152,8 +152,8 @@ cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
 }
 
 /*
- * The upper bound of the leaf that an entry belongs to, palloc'd; NULL if it is
- * infinite.  It is right when it is read, under the leaf's share lock.
+ * The upper bound of the leaf that an entry belongs to, palloc'd; NULL if it
+ * is infinite.  It is right when it is read, under the leaf's share lock.
  *
  * The caller holds no page lock, and has a snapshot or a transaction id.
  * Comparison functions run.
@@ -161,8 +161,8 @@ cb_tree_sample_separators(const CbKeyDesc *kd, int max, Size max_size, int *n)
 IndexTuple
 cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup)
 {
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
-	Buffer		buf = cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = itup};
+	Buffer		buf = cb_tree_descend(kd, &bound, ForwardScanDirection, NULL,
 									  NULL);
 	Page		page = BufferGetPage(buf);
 	IndexTuple	result = NULL;
@@ -180,12 +180,12 @@ cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup)
 IndexTuple
 cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup)
 {
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = itup};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = itup};
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
 	IndexTuple	result;
 
 	descent->want_low = true;
-	UnlockReleaseBuffer(cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+	UnlockReleaseBuffer(cb_tree_descend(kd, &bound, ForwardScanDirection, NULL,
 										descent));
 	result = descent->low;
 	pfree(descent);
@@ -202,7 +202,7 @@ cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
 						  IndexTuple high, bool *end)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = high};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = high};
 
 	*end = CbPageIsRightmost(page);
 	if (high == NULL ||
@@ -210,7 +210,7 @@ cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
 		 cb_key_compare(kd, CbPageGetHighKey(page), high) < 0))
 		return max - off + 1;
 	*end = true;
-	return cb_tree_search_page(kd, &cut, page, BackwardScanDirection) - off + 1;
+	return cb_tree_search_page(kd, &bound, page, BackwardScanDirection) - off + 1;
 }
 
 /*
@@ -219,25 +219,25 @@ cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
  * counting past max.  About: pages split meanwhile.
  *
  * Reads pages of level 1, and one leaf, with one share lock at a time.
- * Comparison functions run, on copies but for the descent.  The caller holds no
- * page lock, and has a snapshot or a transaction id.
+ * Comparison functions run, on copies but for the descent.  The caller holds
+ * no page lock, and has a snapshot or a transaction id.
  */
 int64
 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 					 int64 max)
 {
-	CbCut		cut = {.kind = low ? CB_CUT_TUPLE : CB_CUT_MIN, .tuple = low};
+	CbBound		bound = {.kind = low ? CB_BOUND_TUPLE : CB_BOUND_MIN,.tuple = low};
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
 	Page		page = (Page) descent->parent.data;
 	bool		end = true;
 	int64		n = 1;
 
 	descent->want_parent = true;
-	UnlockReleaseBuffer(cb_tree_descend(kd, &cut, ForwardScanDirection, NULL,
+	UnlockReleaseBuffer(cb_tree_descend(kd, &bound, ForwardScanDirection, NULL,
 										descent));
 	if (descent->parent_valid)
 		n = cb_sample_count_downlinks(kd, page,
-									  cb_tree_search_page(kd, &cut, page,
+									  cb_tree_search_page(kd, &bound, page,
 														  ForwardScanDirection),
 									  high, &end);
 	while (!end && n <= max)

@@ -31,7 +31,10 @@
 /* a descent starts again this often, each time after a split was finished */
 #define CB_MAX_DESCENTS 10000
 
-/* a copy of the root from which more moves to the right are needed is made anew */
+/*
+ * a copy of the root from which more moves to the right are needed is made
+ * anew
+ */
 #define CB_ROOT_MOVES 2
 
 #ifdef USE_ASSERT_CHECKING
@@ -122,30 +125,30 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 }
 
 /*
- * Is the first position right of the cut (forward), or the last one left of
+ * Is the first position right of the bound (forward), or the last one left of
  * it (backward), beyond this page?  Of a deleted page everything is.
  */
 static inline bool
-cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
+cb_search_is_beyond(const CbKeyDesc *kd, const CbBound *bound, Page page,
 					ScanDirection dir)
 {
 	int			cmp;
 
 	if (CbPageIsGone(page))
 		return true;
-	if (CbPageIsRightmost(page) || cut->kind == CB_CUT_MIN)
+	if (CbPageIsRightmost(page) || bound->kind == CB_BOUND_MIN)
 		return false;
-	cmp = cb_key_compare_cut(kd, cut, CbPageGetHighKey(page));
+	cmp = cb_key_compare_bound(kd, bound, CbPageGetHighKey(page));
 	return ScanDirectionIsBackward(dir) ? cmp < 0 : cmp <= 0;
 }
 
 /*
- * Leaf: the first plain entry right of the cut, in either direction; one past
- * the last if there is none.
+ * Leaf: the first plain entry right of the bound, in either direction; one
+ * past the last if there is none.
  *
  * Internal page: the downlink to follow.  That is the last item whose key is
- * left of the cut; going forward also one that is the cut itself.  The first
- * item counts as minus infinity.
+ * left of the bound; going forward also one that is the bound itself.  The
+ * first item counts as minus infinity.
  *
  * The caller has the page locked, or works on a copy, and has seen that an
  * internal page has a downlink.  Comparison functions run; so who changes the
@@ -153,7 +156,7 @@ cb_search_is_beyond(const CbKeyDesc *kd, const CbCut *cut, Page page,
  * range pages are searched alike.
  */
 OffsetNumber
-cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
+cb_tree_search_page(const CbKeyDesc *kd, const CbBound *bound, Page page,
 					ScanDirection dir)
 {
 	bool		leaf = CbPageIsLeaf(page);
@@ -165,12 +168,12 @@ cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut, Page page,
 	if (!leaf)
 		low++;
 
-	/* everything before low is left of the cut, from high on right of it */
+	/* everything before low is left of the bound, from high on right of it */
 	while (low < high)
 	{
 		OffsetNumber mid = low + (high - low) / 2;
 
-		if (cb_key_compare_cut(kd, cut, CbPageGetTuple(page, mid)) <= goal)
+		if (cb_key_compare_bound(kd, bound, CbPageGetTuple(page, mid)) <= goal)
 			low = mid + 1;
 		else
 			high = mid;
@@ -198,7 +201,7 @@ cb_search_set_low(CbDescent *descent, IndexTuple separator)
  * 1981).  An error if the links lead round in a ring.
  */
 static Buffer
-cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_search_move_right(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					 Buffer buf, int lockmode, Snapshot snapshot,
 					 bool for_write, CbDescent *descent)
 {
@@ -207,7 +210,7 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	BlockNumber moves = 0;
 
 	while (!(for_write && CbPageHasIncompleteSplit(page)) &&
-		   cb_search_is_beyond(kd, cut, page, dir))
+		   cb_search_is_beyond(kd, bound, page, dir))
 	{
 		BlockNumber next = CbPageGetOpaque(page)->next;
 
@@ -236,11 +239,11 @@ cb_search_move_right(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
  * cb_search_move_right() makes good.
  */
 static Buffer
-cb_search_step_down(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_search_step_down(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					Buffer buf, CbDescent *descent)
 {
 	Page		page = BufferGetPage(buf);
-	OffsetNumber off = cb_tree_search_page(kd, cut, page, dir);
+	OffsetNumber off = cb_tree_search_page(kd, bound, page, dir);
 	IndexTuple	downlink = CbPageGetTuple(page, off);
 	BlockNumber child = BTreeTupleGetDownLink(downlink);
 
@@ -274,8 +277,8 @@ cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 }
 
 /*
- * Keeps a copy of the root, if it leads to other pages.  Its links are good for as
- * long as the caller holds the snapshot under which it is made.
+ * Keeps a copy of the root, if it leads to other pages.  Its links are good
+ * for as long as the caller holds the snapshot under which it is made.
  */
 static void
 cb_search_keep_root(CbDescent *descent, Buffer buf, int level)
@@ -287,19 +290,19 @@ cb_search_keep_root(CbDescent *descent, Buffer buf, int level)
 }
 
 /*
- * Steps down from the copy of the root: the child, pinned only, or InvalidBuffer
- * if the copy does not lead there.
+ * Steps down from the copy of the root: the child, pinned only, or
+ * InvalidBuffer if the copy does not lead there.
  */
 static Buffer
-cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_search_leave_root(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					 CbDescent *descent)
 {
 	Page		root = descent->root;
 	OffsetNumber off;
 
-	if (cb_search_is_beyond(kd, cut, root, dir))
+	if (cb_search_is_beyond(kd, bound, root, dir))
 		return InvalidBuffer;
-	off = cb_tree_search_page(kd, cut, root, dir);
+	off = cb_tree_search_page(kd, bound, root, dir);
 	if (descent->want_low && off > CbPageFirstItem(root))
 		cb_search_set_low(descent, CbPageGetTuple(root, off));
 	return cb_rel_read_buffer(kd->rel,
@@ -309,9 +312,9 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 /*
  * Descends for reading.  Returns the page of the target level, or the root if
  * that is lower, pinned and share-locked, that holds the first position right
- * of the cut (forward) or the last one left of it (backward).  Holds no other
- * lock at any time; the caller holds none on a page, and has a snapshot or a
- * transaction id that keeps deleted pages from being used again.
+ * of the bound (forward) or the last one left of it (backward).  Holds no
+ * other lock at any time; the caller holds none on a page, and has a snapshot
+ * or a transaction id that keeps deleted pages from being used again.
  *
  * descent may be NULL; its low, palloc'd, is set if want_low, its path filled
  * in if there is one, and its parent if want_parent and the descent came
@@ -320,10 +323,11 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
  *
  * snapshot: pages are tested for being too new for it (A16); NULL: they are
  * not.  Comparison functions run under the pages' locks.  A page that is no
- * page of the tree is an error.  Changes no page, so it serves standbys as well.
+ * page of the tree is an error.  Changes no page, so it serves standbys as
+ * well.
  */
 Buffer
-cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_tree_descend_to(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 				   int target_level, Snapshot snapshot, CbDescent *descent)
 {
 	int			level;
@@ -332,7 +336,7 @@ cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 	if (descent)
 		descent->low = NULL;
 	if (descent && descent->root_level > target_level)
-		buf = cb_search_leave_root(kd, cut, dir, descent);
+		buf = cb_search_leave_root(kd, bound, dir, descent);
 	if (BufferIsValid(buf))
 	{
 		level = descent->root_level - 1;
@@ -347,33 +351,33 @@ cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
 		descent->path->nlevels = level + 1;
 	for (;;)
 	{
-		buf = cb_search_move_right(kd, cut, dir, buf, BUFFER_LOCK_SHARE,
+		buf = cb_search_move_right(kd, bound, dir, buf, BUFFER_LOCK_SHARE,
 								   snapshot, false, descent);
 		if (descent && descent->path)
 			cb_search_note_page(kd->rel, descent->path, buf, level);
 		if (level <= target_level)
 			return buf;
-		buf = cb_search_step_down(kd, cut, dir, buf, descent);
+		buf = cb_search_step_down(kd, bound, dir, buf, descent);
 		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, --level, snapshot);
 	}
 }
 
 /* The same, to a leaf. */
 Buffer
-cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut, ScanDirection dir,
+cb_tree_descend(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 				Snapshot snapshot, CbDescent *descent)
 {
-	return cb_tree_descend_to(kd, cut, dir, 0, snapshot, descent);
+	return cb_tree_descend_to(kd, bound, dir, 0, snapshot, descent);
 }
 
 /*
  * A leaf that is known by its block, or the one that has taken over its range:
- * pinned and share-locked.  Only the block of the hint is used.  The caller has
- * had a snapshot or a transaction id since it learned of the block, holds no
- * page lock, and looks whether what it wants has moved right.
+ * pinned and share-locked.  Only the block of the hint is used.  The caller
+ * has had a snapshot or a transaction id since it learned of the block, holds
+ * no page lock, and looks whether what it wants has moved right.
  *
- * snapshot as for cb_tree_descend_to().  No comparison function runs.  An error
- * if the block is no leaf.  Serves standbys as well.
+ * snapshot as for cb_tree_descend_to().  No comparison function runs.  An
+ * error if the block is no leaf.  Serves standbys as well.
  */
 Buffer
 cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
@@ -397,15 +401,16 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 	}
 }
 
-/* ---------- many cuts at once ---------- */
+/* ---------- many bounds at once ---------- */
 
 /*
  * Sets the hints that name the same page as the first of them, as far as the
- * cuts lie in that page, to the children.  key is that of the cut.  Returns how
- * many, one at least.  buf is the page, share-locked; it is released.
+ * bounds lie in that page, to the children.  key is that of the bound.
+ * Returns how many, one at least.  buf is the page, share-locked; it is
+ * released.
  */
 static int
-cb_search_find_children(const CbKeyDesc *kd, const CbCut *cut, ScanKey key,
+cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
 						const Datum *values, int n, Buffer buf,
 						Snapshot snapshot, CbLeafHint *hints)
 {
@@ -414,49 +419,49 @@ cb_search_find_children(const CbKeyDesc *kd, const CbCut *cut, ScanKey key,
 	int			i = 0;
 
 	key->sk_argument = values[0];
-	buf = cb_search_move_right(kd, cut, ForwardScanDirection, buf,
+	buf = cb_search_move_right(kd, bound, ForwardScanDirection, buf,
 							   BUFFER_LOCK_SHARE, snapshot, false, NULL);
 	page = BufferGetPage(buf);
 	do
 	{
-		OffsetNumber off = cb_tree_search_page(kd, cut, page,
+		OffsetNumber off = cb_tree_search_page(kd, bound, page,
 											   ForwardScanDirection);
 
 		hints[i++].blkno = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
 		if (i == n || hints[i].blkno != blkno)
 			break;
 		key->sk_argument = values[i];
-	} while (!cb_search_is_beyond(kd, cut, page, ForwardScanDirection));
+	} while (!cb_search_is_beyond(kd, bound, page, ForwardScanDirection));
 	UnlockReleaseBuffer(buf);
 	return i;
 }
 
 /*
- * The leaves to begin at for n cuts, which differ from the one given, of one
+ * The leaves to begin at for n bounds, which differ from the one given, of one
  * key, in the key's value alone, and ascend.  The lower bound of hints[i]'s
- * leaf is not right of cut i; it may have been split or deleted since.
+ * leaf is not right of bound i; it may have been split or deleted since.
  *
- * All go down in lock step: a page is locked once for all that come through it,
- * and the pages of the next level are read in together.  Holds one lock at a
- * time, none on a leaf but the root, and none on entry and exit.  Nor is
+ * All go down in lock step: a page is locked once for all that come through
+ * it, and the pages of the next level are read in together.  Holds one lock at
+ * a time, none on a leaf but the root, and none on entry and exit.  Nor is
  * anything pinned on exit: a hint's buffer is where the page was.
  *
  * The caller has a snapshot or a transaction id, until the hints are used.
  * Comparison functions run, under the pages' locks.  Serves standbys as well.
  */
 void
-cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
+cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 					const Datum *values, int n, Snapshot snapshot,
 					CbLeafHint *hints)
 {
-	ScanKeyData key = *cut->keys;
-	CbCut		own_cut = *cut;
+	ScanKeyData key = *bound->keys;
+	CbBound		own_bound = *bound;
 	int			level;
 	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
 										 BUFFER_LOCK_SHARE, snapshot, &level);
 
-	Assert(cut->kind == CB_CUT_KEYS && cut->nkeys == 1);
-	own_cut.keys = &key;
+	Assert(bound->kind == CB_BOUND_KEYS && bound->nkeys == 1);
+	own_bound.keys = &key;
 	for (int i = 0; i < n; i++)
 		hints[i] = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
 	if (level == 0)
@@ -471,7 +476,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
 				buf = cb_rel_read_buffer(kd->rel, hints[i].blkno);
 				cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
 			}
-			i += cb_search_find_children(kd, &own_cut, &key, values + i, n - i,
+			i += cb_search_find_children(kd, &own_bound, &key, values + i, n - i,
 										 buf, snapshot, hints + i);
 			buf = InvalidBuffer;
 		}
@@ -496,11 +501,11 @@ cb_search_forget_below(Relation rel, int target_level)
 
 /*
  * One attempt of cb_tree_descend_for_write(): InvalidBuffer, with no lock, if
- * an incomplete split had to be finished on the way, or the root remembered was
- * too low.
+ * an incomplete split had to be finished on the way, or the root remembered
+ * was too low.
  */
 static Buffer
-cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
+cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbBound *bound,
 								int target_level, CbDescent *descent)
 {
 	int			level;
@@ -532,7 +537,7 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 
 	for (;;)
 	{
-		buf = cb_search_move_right(kd, cut, ForwardScanDirection, buf,
+		buf = cb_search_move_right(kd, bound, ForwardScanDirection, buf,
 								   lockmode, NULL, true, NULL);
 		if (CbPageHasIncompleteSplit(BufferGetPage(buf)))
 		{
@@ -549,7 +554,7 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 		}
 		if (level == target_level)
 			return buf;
-		buf = cb_search_step_down(kd, cut, ForwardScanDirection, buf, descent);
+		buf = cb_search_step_down(kd, bound, ForwardScanDirection, buf, descent);
 		level--;
 		if (level == target_level)
 			lockmode = BUFFER_LOCK_EXCLUSIVE;
@@ -559,21 +564,21 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
 
 /*
  * Descends for writing: returns the page of the target level, pinned and
- * exclusively locked, that has the first position right of the cut; its split
- * is complete.  Splits found incomplete on the way are finished, so pages may
- * be changed, and new ones taken, before it returns.
+ * exclusively locked, that has the first position right of the bound; its
+ * split is complete.  Splits found incomplete on the way are finished, so
+ * pages may be changed, and new ones taken, before it returns.
  *
  * The caller may hold locks on pages of lower levels only (I9), and has a
- * snapshot or a transaction id.  On the way there is one lock at a time besides
- * those, but for what finishing a split needs.  descent may be NULL; its parent
- * becomes a copy of the level-1 page if want_parent.  It does not want a lower
- * bound.
+ * snapshot or a transaction id.  On the way there is one lock at a time
+ * besides those, but for what finishing a split needs.  descent may be NULL;
+ * its parent becomes a copy of the level-1 page if want_parent.  It does not
+ * want a lower bound.
  *
  * Comparison functions run.  Errors: those of a comparison, a damaged page, no
  * disk space for a split that has to be finished.
  */
 Buffer
-cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut, int level,
+cb_tree_descend_for_write(const CbKeyDesc *kd, const CbBound *bound, int level,
 						  CbDescent *descent)
 {
 	for (int tries = 0; tries < CB_MAX_DESCENTS; tries++)
@@ -582,7 +587,7 @@ cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut, int level,
 
 		if (descent)
 			descent->parent_valid = false;
-		buf = cb_search_try_descend_for_write(kd, cut, level, descent);
+		buf = cb_search_try_descend_for_write(kd, bound, level, descent);
 		if (BufferIsValid(buf))
 			return buf;
 		CHECK_FOR_INTERRUPTS();

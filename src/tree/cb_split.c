@@ -12,8 +12,8 @@
  * and the next writer that comes by inserts the missing downlink.
  *
  * If that is too few for a packed leaf and an entry to come, as what is in its
- * tail spoils the coding of all once they are packed together, the leaf is cut
- * in two as it is, base and tail (cb_tree_split_as_is).
+ * delta spoils the coding of all once they are packed together, the leaf is
+ * cut in two as it is, packed part and delta (cb_tree_split_as_is).
  *
  * Locks: the pages of the split stay exclusively locked until their parent
  * has been told; parents are locked after children, the metapage last.  All
@@ -41,7 +41,7 @@ typedef struct CbSplitPlan
 	int			nparts;
 	int			first[CB_MAX_PARTS + 1];	/* item at which part i begins */
 	IndexTuple	hikey[CB_MAX_PARTS];	/* NULL: rightmost */
-	bool		packed;			/* the parts are leaves with bases */
+	bool		packed;			/* the parts are leaves with packed parts */
 } CbSplitPlan;
 
 /* ---------- planning ---------- */
@@ -64,8 +64,8 @@ cb_split_hikey_bound(IndexTuple *items, int nitems, int i, IndexTuple old_hikey)
  * parts, or 0 if there would be too many.
  */
 static int
-cb_split_cut(IndexTuple *items, int nitems, IndexTuple old_hikey, Size target,
-			 CbSplitPlan *plan)
+cb_split_divide(IndexTuple *items, int nitems, IndexTuple old_hikey, Size target,
+				CbSplitPlan *plan)
 {
 	Size		used = 0;
 	int			nparts = 1;
@@ -106,16 +106,16 @@ cb_split_plan(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	plan->packed = false;
 	plan->nparts = 0;
 	if (at_end)
-		plan->nparts = cb_split_cut(items, nitems, old_hikey,
-									CB_PAGE_ROOM * fillfactor / 100, plan);
+		plan->nparts = cb_split_divide(items, nitems, old_hikey,
+									   CB_PAGE_ROOM * fillfactor / 100, plan);
 
 	/* leave about a fifth of each page free */
 	parts = Max(2, (int) ((total + CB_PAGE_ROOM * 4 / 5 - 1) / (CB_PAGE_ROOM * 4 / 5)));
 	if (plan->nparts < 2)
-		plan->nparts = cb_split_cut(items, nitems, old_hikey,
-									total / Min(parts, CB_MAX_PARTS), plan);
+		plan->nparts = cb_split_divide(items, nitems, old_hikey,
+									   total / Min(parts, CB_MAX_PARTS), plan);
 	if (plan->nparts < 2)
-		plan->nparts = cb_split_cut(items, nitems, old_hikey, CB_PAGE_ROOM, plan);
+		plan->nparts = cb_split_divide(items, nitems, old_hikey, CB_PAGE_ROOM, plan);
 	return plan->nparts >= 2;
 }
 
@@ -136,8 +136,9 @@ cb_tree_plain_space(IndexTuple *items, int nitems)
 }
 
 /*
- * Bytes that the entries take in bases, about; *plain: as plain entries.  What
- * cannot be part of a base counts as it is.  No comparison function runs.
+ * Bytes that the entries take in packed parts, about; *plain: as plain
+ * entries.  What cannot be part of a packed part counts as it is.  No
+ * comparison function runs.
  */
 Size
 cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
@@ -166,8 +167,8 @@ cb_tree_measure(IndexTuple *items, int nitems, Size *plain)
  * nparts + 1.
  */
 int
-cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target, int nparts,
-				  int *first)
+cb_tree_divide_bytes(IndexTuple *items, int nitems, Size target, int nparts,
+					 int *first)
 {
 	Size		used = 0;
 	int			part = 1;
@@ -195,7 +196,7 @@ cb_split_fits_from(IndexTuple *items, int nitems, IndexTuple old_hikey,
 						CB_PAGE_ROOM - hikey - sizeof(ItemIdData)) > 0;
 }
 
-/* Do all parts fit into bases, each with its high key on its page? */
+/* Do all parts fit into packed parts, each with its high key on its page? */
 static bool
 cb_split_fits_packed(IndexTuple *items, int nitems, IndexTuple old_hikey,
 					 const CbSplitPlan *plan)
@@ -228,7 +229,7 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	if (!cb_packs_leaves(kd->rel))
 		return false;
 #ifdef CB_TESTPOINTS
-	if (cb_test_tail >= 0 && nitems % 2 == 1)
+	if (cb_test_delta >= 0 && nitems % 2 == 1)
 		return false;
 #endif
 	packed = cb_tree_measure(items, nitems, &plain);
@@ -239,10 +240,10 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	if (at_end)
 	{
 		per_page = CB_PAGE_ROOM * CbGetFillFactor(kd->rel) / 100;
-		plan->nparts = cb_tree_cut_bytes(items, nitems,
-										 Min(plain * per_page / packed,
-											 plain * CB_PACK_MAX_ENTRIES / nitems),
-										 CB_MAX_PARTS, plan->first);
+		plan->nparts = cb_tree_divide_bytes(items, nitems,
+											Min(plain * per_page / packed,
+												plain * CB_PACK_MAX_ENTRIES / nitems),
+											CB_MAX_PARTS, plan->first);
 		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
 			return true;
 	}
@@ -252,9 +253,9 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 	for (int parts = Max(2, (int) ((packed + per_page - 1) / per_page));
 		 parts <= CB_MAX_PARTS; parts++)
 	{
-		plan->nparts = cb_tree_cut_bytes(items, nitems,
-										 (plain + parts - 1) / parts, parts,
-										 plan->first);
+		plan->nparts = cb_tree_divide_bytes(items, nitems,
+											(plain + parts - 1) / parts, parts,
+											plan->first);
 		if (cb_split_fits_packed(items, nitems, old_hikey, plan))
 			return true;
 	}
@@ -263,12 +264,13 @@ cb_split_plan_packed(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 
 /*
  * The last resort: as many items in each part as fit into a packed leaf.  A
- * base can stand for entries of many pages, if they repeat their keys, and
- * then neither plain parts nor parts of as many plain bytes are few enough.
+ * packed part can stand for entries of many pages, if they repeat their keys,
+ * and then neither plain parts nor parts of as many plain bytes are few
+ * enough.
  *
  * Not where leaves are not packed: the first part would be as full as the leaf
- * was, and each entry that comes to it would make one more page.  Such a leaf is
- * cut in its middle (cb_tree_split_as_is) until plain parts are few enough.
+ * was, and each entry that comes to it would make one more page.  Such a leaf
+ * is cut in its middle (cb_tree_split_as_is) until plain parts are few enough.
  */
 static bool
 cb_split_plan_full(const CbKeyDesc *kd, IndexTuple *items, int nitems,
@@ -304,8 +306,8 @@ cb_split_plan_full(const CbKeyDesc *kd, IndexTuple *items, int nitems,
 }
 
 /*
- * Chooses the parts, packed or plain; the last resort comes last.  False: there
- * is no way.  Nothing is compared, and no page is changed.
+ * Chooses the parts, packed or plain; the last resort comes last.  False:
+ * there is no way.  Nothing is compared, and no page is changed.
  */
 static bool
 cb_split_choose(const CbKeyDesc *kd, bool leaf, IndexTuple *items, int nitems,
@@ -319,8 +321,8 @@ cb_split_choose(const CbKeyDesc *kd, bool leaf, IndexTuple *items, int nitems,
 /* ---------- high keys ---------- */
 
 /*
- * Fills in the high keys; those that are made are palloc'd, the last is the old
- * one.  Comparison functions run for a leaf.
+ * Fills in the high keys; those that are made are palloc'd, the last is the
+ * old one.  Comparison functions run for a leaf.
  */
 static void
 cb_split_make_hikeys(const CbKeyDesc *kd, IndexTuple *items, bool leaf,
@@ -348,9 +350,10 @@ cb_split_add_item(Page page, IndexTuple itup)
 }
 
 /*
- * Builds one part as a page image, without right link and cycle id; hikey: NULL
- * for the rightmost page.  The first item of an internal page loses its key.
- * False: a base does not fit.  Plain items are known to fit: else an error.
+ * Builds one part as a page image, without right link and cycle id; hikey:
+ * NULL for the rightmost page.  The first item of an internal page loses its
+ * key.  False: a packed part does not fit.  Plain items are known to fit: else
+ * an error.
  */
 bool
 cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
@@ -360,7 +363,7 @@ cb_tree_build_page(Page page, uint16 flags, uint16 level, IndexTuple hikey,
 	if (hikey)
 		cb_split_add_item(page, hikey);
 	if (packed)
-		return cb_leaf_put_base(page, items, nitems);
+		return cb_leaf_put_packed(page, items, nitems);
 	for (int i = 0; i < nitems; i++)
 	{
 		if (i == 0 && level > 0)
@@ -401,7 +404,7 @@ cb_split_build_all(CbSplitPlan *plan, IndexTuple *items, Buffer *bufs,
 		if (!cb_tree_build_page(image, flags, old->level, plan->hikey[i],
 								plan->packed, items + plan->first[i],
 								plan->first[i + 1] - plan->first[i]))
-			elog(ERROR, "cache_batch: no room for the base of a leaf that is split");
+			elog(ERROR, "cache_batch: no room for the packed part of a leaf that is split");
 		opaque = CbPageGetOpaque(image);
 		opaque->next = last ? old->next : BufferGetBlockNumber(bufs[i + 1]);
 		opaque->cycleid = cycleid;
@@ -570,10 +573,10 @@ cb_redo_newroot(XLogReaderState *record)
  * exclusively locked; comparison functions run.
  */
 static OffsetNumber
-cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbCut *cut,
+cb_split_parent_offset(const CbKeyDesc *kd, Page parent, const CbBound *bound,
 					   CbMissing *missing)
 {
-	OffsetNumber off = cb_tree_search_page(kd, cut, parent,
+	OffsetNumber off = cb_tree_search_page(kd, bound, parent,
 										   ForwardScanDirection);
 	BlockNumber left = BufferGetBlockNumber(missing->bufs[0]);
 
@@ -646,16 +649,16 @@ cb_split_insert_by_split(const CbKeyDesc *kd, Buffer parent_buf,
 
 /*
  * Gives the parent its missing downlinks, and releases their pages.  On entry
- * all of missing->bufs are exclusively locked, and on exit nothing is.  Goes up
- * the tree by recursion if parents have to be split as well: each level keeps
- * the pages whose downlinks are missing locked until its parent has them, and
- * then lets them go.
+ * all of missing->bufs are exclusively locked, and on exit nothing is.  Goes
+ * up the tree by recursion if parents have to be split as well: each level
+ * keeps the pages whose downlinks are missing locked until its parent has
+ * them, and then lets them go.
  */
 static void
 cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 {
 	Page		left = BufferGetPage(missing->bufs[0]);
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = missing->downlinks[0]};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = missing->downlinks[0]};
 	Buffer		parent_buf;
 	OffsetNumber off;
 	Size		len = 0;
@@ -674,10 +677,10 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 		return;
 	}
 
-	parent_buf = cb_tree_descend_for_write(kd, &cut,
+	parent_buf = cb_tree_descend_for_write(kd, &bound,
 										   CbPageGetOpaque(left)->level + 1,
 										   NULL);
-	off = cb_split_parent_offset(kd, BufferGetPage(parent_buf), &cut, missing);
+	off = cb_split_parent_offset(kd, BufferGetPage(parent_buf), &bound, missing);
 	cb_tree_check_still_locked(kd->rel, parent_buf);
 	cb_tree_check_still_locked(kd->rel, missing->bufs[0]);
 	for (int i = 0; i < missing->n; i++)
@@ -692,14 +695,14 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 }
 
 /*
- * Inserts the downlink that a split of this page left missing.  The page itself
- * has one, or is the root: the caller has come to it by its downlink, or by the
- * right link of a page whose split was complete.  buf is exclusively locked,
- * and released.
+ * Inserts the downlink that a split of this page left missing.  The page
+ * itself has one, or is the root: the caller has come to it by its downlink,
+ * or by the right link of a page whose split was complete.  buf is exclusively
+ * locked, and released.
  *
  * The caller may hold locks on pages of lower levels only.  Comparison
- * functions run.  An error, for want of disk space perhaps, leaves the split as
- * incomplete as it was.
+ * functions run.  An error, for want of disk space perhaps, leaves the split
+ * as incomplete as it was.
  */
 void
 cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf)
@@ -718,8 +721,8 @@ cb_tree_finish_split(const CbKeyDesc *kd, Buffer buf)
 /* ---------- the split ---------- */
 
 /*
- * Logs a split within the critical section that makes it.  The parts are logged
- * in full, so that their redo needs nothing else (U12).
+ * Logs a split within the critical section that makes it.  The parts are
+ * logged in full, so that their redo needs nothing else (U12).
  */
 static void
 cb_split_log(Buffer *bufs, int nparts, int level, Buffer *child_bufs,
@@ -809,16 +812,16 @@ cb_split_carry_out(const CbKeyDesc *kd, CbSplitPlan *plan, Buffer *bufs,
  *
  * items: the contents to be, in order, without high key; they must not point
  * into the page itself.  child_bufs: exclusively locked pages whose missing
- * downlinks are among the items.  at_end: entries arrive in order at the tree's
- * right end.  buf is exclusively locked, its split complete; it and child_bufs
- * are released.  False: the items are too many, and nothing has changed; all
- * are locked as before.
+ * downlinks are among the items.  at_end: entries arrive in order at the
+ * tree's right end.  buf is exclusively locked, its split complete; it and
+ * child_bufs are released.  False: the items are too many, and nothing has
+ * changed; all are locked as before.
  *
  * The caller holds locks on pages of lower levels at most.  Comparison
  * functions run.  An error before the split, for want of disk space perhaps,
- * changes nothing, but that the map lacks pages taken for it until VACUUM finds
- * them; one after it leaves downlinks missing, which the next writer inserts.
- * Takes memory from the current context and leaves some of it there.
+ * changes nothing, but that the map lacks pages taken for it until VACUUM
+ * finds them; one after it leaves downlinks missing, which the next writer
+ * inserts.  Takes memory from the current context and leaves some of it there.
  *
  * Keys are shortened as in a prefix B-tree (cb_key_make_separator).  That new
  * pages are found by links until their parent knows them is Lehman and Yao's.
@@ -859,8 +862,8 @@ cb_tree_split(const CbKeyDesc *kd, Buffer buf, IndexTuple *items, int nitems,
 
 /*
  * Makes the left or the right half of a packed leaf, in image: what the other
- * one has is removed.  That cannot fail, as the base was checked (U13).  The
- * leaf itself is not changed.
+ * one has is removed.  That cannot fail, as the packed part was checked (U13).
+ * The leaf itself is not changed.
  */
 static void
 cb_split_make_half(Page page, int ordinal, OffsetNumber off, bool left,
@@ -871,7 +874,7 @@ cb_split_make_half(Page page, int ordinal, OffsetNumber off, bool left,
 	CbLeaf		leaf;
 
 	(void) cb_leaf_open(&leaf, page);
-	for (int i = left ? ordinal : 0; i < (left ? leaf.nbase : ordinal); i++)
+	for (int i = left ? ordinal : 0; i < (left ? leaf.npacked : ordinal); i++)
 		gone.ordinals[gone.nordinals++] = i;
 	for (OffsetNumber i = left ? off : CbPageFirstPlain(page);
 		 i < (left ? end : off); i++)
@@ -893,9 +896,9 @@ cb_split_set_hikey(Page image, IndexTuple hikey)
 }
 
 /*
- * Finds the place that n of the leaf's entries, base and tail taken together,
- * lie left of, and the separator, palloc'd; NULL: there are no more than n.
- * Comparison functions run, with the leaf locked.
+ * Finds the place that n of the leaf's entries, packed part and delta taken
+ * together, lie left of, and the separator, palloc'd; NULL: there are no more
+ * than n.  Comparison functions run, with the leaf locked.
  */
 static IndexTuple
 cb_split_find_place(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
@@ -909,21 +912,21 @@ cb_split_find_place(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 	*off = CbPageFirstPlain(page);
 	for (;; n--)
 	{
-		IndexTuple	base = NULL;
+		IndexTuple	packed = NULL;
 		IndexTuple	plain = NULL;
 		IndexTuple	next;
 		int			cmp;
 
-		if (*ordinal < leaf->nbase &&
-			(base = cb_leaf_read(leaf, *ordinal, &tuples[*ordinal % 2])) == NULL)
+		if (*ordinal < leaf->npacked &&
+			(packed = cb_leaf_read(leaf, *ordinal, &tuples[*ordinal % 2])) == NULL)
 			cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
 		if (*off <= PageGetMaxOffsetNumber(page))
 			plain = CbPageGetTuple(page, *off);
-		if (base == NULL && plain == NULL)
+		if (packed == NULL && plain == NULL)
 			return NULL;
-		cmp = base == NULL ? 1 : plain == NULL ? -1 :
-			cb_key_compare(kd, base, plain);
-		next = cmp <= 0 ? base : plain;
+		cmp = packed == NULL ? 1 : plain == NULL ? -1 :
+			cb_key_compare(kd, packed, plain);
+		next = cmp <= 0 ? packed : plain;
 		if (n == 0)
 			return cb_key_make_separator(kd, before, next);
 
@@ -958,14 +961,15 @@ cb_split_make_halves(const CbKeyDesc *kd, Buffer buf, CbLeaf *leaf, int n,
 }
 
 /*
- * Cuts a packed leaf in two, each half with its part of base and tail, which
- * stays one: the last resort where base and tail together would take more pages
- * than one split makes.  The cut is in the middle; further left where the left
- * half, which may have lost little of its base, has no room for the separator.
- * One entry has, with any separator.
+ * Cuts a packed leaf in two, each half with its part of packed part and delta,
+ * which stays one: the last resort where packed part and delta together would
+ * take more pages than one split makes.  The cut is in the middle; further
+ * left where the left half, which may have lost little of its packed part, has
+ * no room for the separator.  One entry has, with any separator.
  *
  * False: there is nothing to cut; nothing has changed.  Locks, comparisons,
- * errors and memory as for cb_tree_split(); a damaged base is an error as well.
+ * errors and memory as for cb_tree_split(); a damaged packed part is an error
+ * as well.
  */
 bool
 cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
@@ -982,7 +986,7 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 	Assert(!CbPageHasIncompleteSplit(page));
 	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
 		cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
-	n = (leaf.nbase + PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page)) / 2;
+	n = (leaf.npacked + PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page)) / 2;
 	for (; n > 0 && plan.hikey[0] == NULL; n /= 2)
 	{
 		plan.hikey[0] = cb_split_make_halves(kd, buf, &leaf, n, left, right);

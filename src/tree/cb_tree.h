@@ -35,16 +35,16 @@ typedef struct CbPath
 {
 	int			nlevels;		/* as seen at the root */
 	BlockNumber blkno[CB_MAX_TREE_LEVELS];
-	bool		single[CB_MAX_TREE_LEVELS];	/* has one item */
+	bool		single[CB_MAX_TREE_LEVELS]; /* has one item */
 } CbPath;
 
 /* the parent page that a descent came through, to find neighbouring leaves */
 typedef struct CbDescent
 {
 	CbPath	   *path;			/* out, if not NULL; for reading only */
-	IndexTuple	low;			/* out: palloc'd copy of the greatest separator
-								 * followed: the leaf's lower bound, NULL for
-								 * minus infinity; only if want_low */
+	IndexTuple	low;			/* out: palloc'd copy of the greatest
+								 * separator followed: the leaf's lower bound,
+								 * NULL for minus infinity; only if want_low */
 	bool		want_low;
 	Page		root;			/* room for a copy of the root, where descents
 								 * begin, all for reading and under one MVCC
@@ -79,20 +79,20 @@ typedef struct CbLeafBatch
 } CbLeafBatch;
 
 /* cb_search.c */
-extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbCut *cut,
+extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbBound *bound,
 							  ScanDirection dir, Snapshot snapshot,
 							  CbDescent *descent);
-extern Buffer cb_tree_descend_to(const CbKeyDesc *kd, const CbCut *cut,
+extern Buffer cb_tree_descend_to(const CbKeyDesc *kd, const CbBound *bound,
 								 ScanDirection dir, int target_level,
 								 Snapshot snapshot, CbDescent *descent);
 extern Buffer cb_tree_read_leaf(Relation rel, const CbLeafHint *hint,
 								Snapshot snapshot);
-extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbCut *cut,
+extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 								const Datum *values, int n, Snapshot snapshot,
 								CbLeafHint *hints);
-extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbCut *cut,
+extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbBound *bound,
 										int level, CbDescent *descent);
-extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbCut *cut,
+extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbBound *bound,
 										Page page, ScanDirection dir);
 
 extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,
@@ -113,8 +113,8 @@ extern int64 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low,
 typedef struct CbAhead
 {
 	ScanDirection dir;
-	CbCut		end;			/* where the scan ends */
-	CbCut		at;				/* how far the list goes */
+	CbBound		end;			/* where the scan ends */
+	CbBound		at;				/* how far the list goes */
 	PGAlignedBlock tuple;		/* of at */
 	bool		done;			/* that is the scan's end */
 	int			n;
@@ -137,19 +137,19 @@ extern void cb_tree_insert_at(Relation rel, Buffer buf, uint8 info, int n,
 							  Size len, Buffer *child_bufs, int nchildren);
 extern void cb_redo_insert(XLogReaderState *record);
 
-/* cb_churn.c */
+/* cb_dead.c */
 
 extern Relation cb_tree_open_table(Relation index);
 extern void cb_tree_close_table(Relation heap);
 
 /* Applies in between ask the table which entries are dead. */
-extern void cb_churn_begin(CbKeyDesc *kd, bool churn);
-extern void cb_churn_end(CbKeyDesc *kd);
+extern void cb_dead_begin(CbKeyDesc *kd, bool new_versions);
+extern void cb_dead_end(CbKeyDesc *kd);
 
 /* Drops entries that are dead to everyone, of a leaf and a batch. */
-extern bool cb_churn_drop(const CbKeyDesc *kd, Buffer buf,
-						  const CbLeafBatch *batch, CbSortEntry *entries,
-						  CbApplyStats *stats);
+extern bool cb_dead_drop(const CbKeyDesc *kd, Buffer buf,
+						 const CbLeafBatch *batch, CbSortEntry *entries,
+						 CbApplyStats *stats);
 extern void cb_redo_leaf_delete(XLogReaderState *record);
 
 /* cb_repack.c */
@@ -165,54 +165,61 @@ extern bool cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 						   int n);
 extern void cb_redo_leaf_pack(XLogReaderState *record);
 
-/* cb_share.c */
+/* cb_redistribute.c */
 
-/* Spreads a leaf's entries over it and its right neighbour, in place of a split. */
-extern bool cb_share_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
-						  IndexTuple *items, int n);
-extern void cb_redo_share(XLogReaderState *record);
+/*
+ * Spreads a leaf's entries over it and its right neighbour, in place of a
+ * split.
+ */
+extern bool cb_redistribute_leaf(const CbKeyDesc *kd, Buffer buf, CbArena *arena,
+								 IndexTuple *items, int n);
+extern void cb_redo_redistribute(XLogReaderState *record);
 
 /* Has the leaf so much room, or so much to pack? */
-extern bool cb_share_is_worth_filling(Page page);
+extern bool cb_redistribute_is_worth_filling(Page page);
 
 /* Moves as many entries as possible to the right neighbour. */
-extern bool cb_share_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena);
+extern bool cb_redistribute_fill(const CbKeyDesc *kd, Buffer buf, CbArena *arena);
 
 /* Makes an image of the right leaf with the left one's entries as well. */
-extern bool cb_share_merge(const CbKeyDesc *kd, Buffer left_buf,
-						   Buffer right_buf, Page image);
+extern bool cb_redistribute_merge(const CbKeyDesc *kd, Buffer left_buf,
+								  Buffer right_buf, Page image);
 
-/* cb_cool.c */
+/* cb_compact.c */
 
-typedef struct CbCoolRange
+typedef struct CbCompactRange
 {
-	CbCut		lo;
-	CbCut		at;				/* in: the right end; out: where to go on */
+	CbBound		lo;
+	CbBound		at;				/* in: the right end; out: where to go on */
 	PGAlignedBlock tuple;		/* of at */
 	BlockNumber leaf;			/* out: one whose right end is there, or was */
 	int64		budget;			/* steps at most, of a leaf or two each */
-	TimestampTz until;			/* nor later than that; 0: however long it takes */
+	TimestampTz until;			/* nor later than that; 0: however long it
+								 * takes */
 
-	/* asked for each leaf, from right to left: is it to be packed to the right? */
+	/*
+	 * asked for each leaf, from right to left: is it to be packed to the
+	 * right?
+	 */
 	bool		(*is_cold) (Relation rel, BlockNumber leaf, void *arg);
 	void	   *arg;			/* of is_cold, which is NULL: all leaves are */
 
 	int64		freed;			/* out: leaves taken out of the tree */
 	bool		done;			/* out: the left end was reached */
-} CbCoolRange;
+} CbCompactRange;
 
-extern void cb_tree_cool_go_on(Relation rel, CbCoolRange *range,
-							   BlockNumber leaf);
-extern void cb_tree_cool(const CbKeyDesc *kd, CbCoolRange *range);
+extern void cb_tree_compact_go_on(Relation rel, CbCompactRange *range,
+								  BlockNumber leaf);
+extern void cb_tree_compact(const CbKeyDesc *kd, CbCompactRange *range);
 
-/* cb_warm.c */
-extern int64 cb_tree_warm(const CbKeyDesc *kd, const CbCut *lo, const CbCut *hi);
+/* cb_prewarm.c */
+extern int64 cb_tree_prewarm(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi);
 
 /* cb_split.c */
 extern Size cb_tree_plain_space(IndexTuple *items, int nitems);
 extern Size cb_tree_measure(IndexTuple *items, int nitems, Size *plain);
-extern int	cb_tree_cut_bytes(IndexTuple *items, int nitems, Size target,
-							  int nparts, int *first);
+extern int	cb_tree_divide_bytes(IndexTuple *items, int nitems, Size target,
+								 int nparts, int *first);
 extern bool cb_tree_build_page(Page page, uint16 flags, uint16 level,
 							   IndexTuple hikey, bool packed,
 							   IndexTuple *items, int nitems);
@@ -237,7 +244,7 @@ extern void cb_load_finish(CbLoader *loader);
 /* what is to go from one leaf, both ascending */
 typedef struct CbDeletable
 {
-	int			nordinals;		/* of its base */
+	int			nordinals;		/* of its packed part */
 	uint16		ordinals[CB_PACK_MAX_ENTRIES];
 	int			noffsets;		/* plain */
 	OffsetNumber offsets[MaxIndexTuplesPerPage];

@@ -5,8 +5,9 @@
  *
  * VACUUM deletes a leaf that it has left without entries, in one WAL record.
  * The right neighbour takes over the range of keys: nothing but links change,
- * and bounds of pages only ever fall.  Where a cold range is packed (cb_cool.c)
- * the right neighbour takes over the leaf's entries in the same record.
+ * and bounds of pages only ever fall.  Where a cold range is packed
+ * (cb_compact.c) the right neighbour takes over the leaf's entries in the same
+ * record.
  *
  *		parent:		... [P] [L] [R] ...			... [P] [R] ...
  *					     |   |   |		=>		     |   |
@@ -28,8 +29,8 @@
  * What was seen without locks is checked again under them: first P and L,
  * then the same one level up, at last the parent that loses a downlink; all
  * stay locked until the record is written; R as well if it gets L's entries.
- * L is only deleted if nobody else has it pinned: a scan that relies on its pin
- * (I8) keeps a leaf that VACUUM comes to.
+ * L is only deleted if nobody else has it pinned: a scan that relies on its
+ * pin (I8) keeps a leaf that VACUUM comes to.
  *
  * Entries move to the right, so that whoever is on the way finds them: who
  * comes to L goes on to R, who was in L before looks in R for what lies beyond
@@ -79,7 +80,8 @@ typedef struct CbUnlinkPlan
 	BlockNumber page[CB_MAX_UNLINK_PAGES];
 	BlockNumber left[CB_MAX_UNLINK_PAGES];
 	BlockNumber parent;			/* of the last one */
-	bool		merge;			/* the leaf's entries go to its right neighbour */
+	bool		merge;			/* the leaf's entries go to its right
+								 * neighbour */
 } CbUnlinkPlan;
 
 /* the same, locked */
@@ -95,8 +97,8 @@ typedef struct CbUnlinkPages
 
 /*
  * Has the leaf lost all its entries, and got none since?  The page is locked,
- * and not all-zero.  The root of an index that was built without entries counts
- * as such a leaf.
+ * and not all-zero.  The root of an index that was built without entries
+ * counts as such a leaf.
  */
 bool
 cb_tree_leaf_is_empty(Page page)
@@ -138,19 +140,19 @@ static IndexTuple
 cb_unlink_find_path(CbUnlinker *unlinker, IndexTuple separator, CbPath *path)
 {
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
-	CbCut		cut = {.kind = CB_CUT_TUPLE, .tuple = separator};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = separator};
 
 	descent->want_low = true;
 	descent->path = path;
-	UnlockReleaseBuffer(cb_tree_descend(&unlinker->kd, &cut,
+	UnlockReleaseBuffer(cb_tree_descend(&unlinker->kd, &bound,
 										BackwardScanDirection, NULL, descent));
 	return descent->low;
 }
 
 /*
  * Which pages are to be deleted with the leaf?  False: it has to stay.  All
- * pages of the chain have the leaf's bounds, so the way to what lies left of it
- * leads through their left siblings.
+ * pages of the chain have the leaf's bounds, so the way to what lies left of
+ * it leads through their left siblings.
  *
  * No lock is held before or after; the plan is of hints.
  */
@@ -239,10 +241,11 @@ cb_unlink_check_left(const CbUnlinkPlan *plan, Buffer left, int level)
 }
 
 /*
- * In the order of locks (I9): level by level upwards, from left to right.  False,
- * with no lock: a page is not left of the other one.  It may even be right of it,
- * and must not be locked first: two descents have made the plan, and in between
- * the leaf can have got entries of its left neighbour and been split below them.
+ * In the order of locks (I9): level by level upwards, from left to right.
+ * False, with no lock: a page is not left of the other one.  It may even be
+ * right of it, and must not be locked first: two descents have made the plan,
+ * and in between the leaf can have got entries of its left neighbour and been
+ * split below them.
  */
 static bool
 cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
@@ -270,8 +273,9 @@ cb_unlink_lock(Relation rel, const CbUnlinkPlan *plan, CbUnlinkPages *pages)
 }
 
 /*
- * Has the leaf been split or shared since VACUUM began, and VACUUM not been at it
- * since?  Then it is what leads VACUUM back to entries that have moved (A11).
+ * Has the leaf been split or shared since VACUUM began, and VACUUM not been at
+ * it since?  Then it is what leads VACUUM back to entries that have moved
+ * (A11).
  */
 static bool
 cb_unlink_is_marked(Relation rel, Page page)
@@ -347,8 +351,8 @@ cb_unlink_check(Relation rel, CbUnlinkPages *pages)
 }
 
 /*
- * A page whose split is incomplete, or InvalidBuffer.  All are locked, and stay
- * so.
+ * A page whose split is incomplete, or InvalidBuffer.  All are locked, and
+ * stay so.
  */
 static Buffer
 cb_unlink_find_incomplete(CbUnlinkPages *pages)
@@ -367,9 +371,10 @@ cb_unlink_find_incomplete(CbUnlinkPages *pages)
 }
 
 /*
- * Finishes the split of a page, one of these, which are released.  It may have no
- * downlink itself, as its left neighbour's split is incomplete too: a writer on
- * the way to what lies beyond its high key finishes all of them, from the left.
+ * Finishes the split of a page, one of these, which are released.  It may have
+ * no downlink itself, as its left neighbour's split is incomplete too: a
+ * writer on the way to what lies beyond its high key finishes all of them,
+ * from the left.
  */
 static void
 cb_unlink_finish_split(CbUnlinker *unlinker, CbUnlinkPages *pages,
@@ -377,11 +382,11 @@ cb_unlink_finish_split(CbUnlinker *unlinker, CbUnlinkPages *pages,
 {
 	Page		page = BufferGetPage(incomplete);
 	int			level = CbPageGetOpaque(page)->level;
-	CbCut		cut = {.kind = CB_CUT_TUPLE};
+	CbBound		bound = {.kind = CB_BOUND_TUPLE};
 
-	cut.tuple = CopyIndexTuple(CbPageGetHighKey(page));
+	bound.tuple = CopyIndexTuple(CbPageGetHighKey(page));
 	cb_unlink_release(pages);
-	UnlockReleaseBuffer(cb_tree_descend_for_write(&unlinker->kd, &cut, level,
+	UnlockReleaseBuffer(cb_tree_descend_for_write(&unlinker->kd, &bound, level,
 												  NULL));
 }
 
@@ -553,8 +558,8 @@ cb_unlink_only_child(Page parent)
 }
 
 /*
- * Counts the deleted pages.  Keeps some of those in mind that the pass has been
- * at; it comes to the others.
+ * Counts the deleted pages.  Keeps some of those in mind that the pass has
+ * been at; it comes to the others.
  */
 static void
 cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
@@ -571,14 +576,15 @@ cb_unlink_remember(CbUnlinker *unlinker, const CbUnlinkPlan *plan)
 }
 
 /*
- * Makes the right neighbour's image with the leaf's entries; false: they do not
- * go together.  Comparison functions run; an error if one has released a lock.
+ * Makes the right neighbour's image with the leaf's entries; false: they do
+ * not go together.  Comparison functions run; an error if one has released a
+ * lock.
  */
 static bool
 cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
 {
 	if (!cb_unlink_is_level(BufferGetPage(pages->right), 0) ||
-		!cb_share_merge(&unlinker->kd, pages->page[0], pages->right, image))
+		!cb_redistribute_merge(&unlinker->kd, pages->page[0], pages->right, image))
 		return false;
 	cb_tree_check_still_locked(unlinker->rel, pages->left[0]);
 	cb_tree_check_still_locked(unlinker->rel, pages->page[0]);
@@ -588,9 +594,9 @@ cb_unlink_merge(CbUnlinker *unlinker, CbUnlinkPages *pages, Page image)
 }
 
 /*
- * One attempt.  *more: the next leaf to try, if done, as it has no siblings any
- * more; else InvalidBlockNumber.  No lock is held before or after.  Memory is
- * left in the current context, which the caller resets.
+ * One attempt.  *more: the next leaf to try, if done, as it has no siblings
+ * any more; else InvalidBlockNumber.  No lock is held before or after.  Memory
+ * is left in the current context, which the caller resets.
  */
 static CbUnlinkResult
 cb_unlink_try(CbUnlinker *unlinker, BlockNumber leaf, bool merge,

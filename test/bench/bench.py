@@ -43,7 +43,7 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_inges
            work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
            work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum,
            work_upkeep.CopyKeys, work_upkeep.Restart, work_upkeep.RestartAlter,
-           work_upkeep.Cooler, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
+           work_upkeep.Compactor, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
            work_tight.Ingest, work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 
@@ -64,7 +64,7 @@ FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
           "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
-          "cold_bytes", "cooled", "data_x", "index_x", "flushed", "applied", "leaf_visits", "spilled"]
+          "cold_bytes", "compacted", "data_x", "index_x", "flushed", "applied", "leaf_visits", "spilled"]
 
 
 class Bench:

@@ -114,7 +114,7 @@ def header(bench, workloads):
 def template(env, shape, method, kept=""):
     """Key and builder of a cluster with the shape's rows and indexes, settled.
 
-    kept: "vacuumed", or "cooled": that and packed as well.
+    kept: "vacuumed", or "compacted": that and packed as well.
     """
     key = ("tight", method, shape.distribution, shape.count, shape.rows) \
         + ((kept,) if kept else ())
@@ -146,9 +146,9 @@ def build(env, cluster, shape, method, kept):
         print("    settled:", ", ".join(f"{n} {v}" for n, v in counted.items()), flush=True)
     if kept:
         cluster.sql("VACUUM (FREEZE, ANALYZE) events")
-    if kept == "cooled" and method == "cachebatch":
+    if kept == "compacted" and method == "cachebatch":
         for k in columns:
-            cluster.sql(f"SELECT cache_batch_cool('events_{k}')")
+            cluster.sql(f"SELECT cache_batch_compact('events_{k}')")
     cluster.stop()
 
 
@@ -457,7 +457,7 @@ class Cpu(Tight):
 class Cold(Tight):
     """Reads from disk, of an index all of which was packed; its size."""
 
-    kept = "cooled"
+    kept = "compacted"
 
     def __init__(self, bench, name):
         super().__init__(bench, name, Shape(25_000_000, 192, 1, bench.args.tight_scale))
@@ -496,28 +496,28 @@ class Hot(Tight):
         drive.pgbench(cluster, [HOT], seconds=max(1, self.seconds // 3), options=PLAN)
         states = [("off", "off"), ("on", "1%")]
         tps = {state: [] for state, _ in states}
-        cooled = dict.fromkeys(tps, 0)
+        compacted = dict.fromkeys(tps, 0)
         for turn in range(2 * HOT_TURNS):
             state, threshold = states[(turn + turn // 2 + repeat) % 2]
             cluster.sql(f"ALTER SYSTEM SET cache_batch.cold_threshold = '{threshold}'")
             cluster.sql("SELECT pg_reload_conf()")
             cluster.sql(self.shape.rows_sql(feed.take(100), 100))   # workers come to what is written
-            before = self.cooled(cluster)
+            before = self.compacted(cluster)
             tps[state].append(drive.pgbench(cluster, [HOT], options=PLAN,
                                             seconds=max(1, self.seconds // HOT_TURNS))[0])
-            cooled[state] += self.cooled(cluster) - before
+            compacted[state] += self.compacted(cluster) - before
         self.end(cluster)
-        return [{"state": state, "tps": statistics.median(tps[state]), "cooled": cooled[state]}
+        return [{"state": state, "tps": statistics.median(tps[state]), "compacted": compacted[state]}
                 for state in tps]
 
-    def cooled(self, cluster):
-        return cluster.sql("SELECT coalesce(sum(cooled), 0)::bigint FROM cache_batch_stat_indexes")
+    def compacted(self, cluster):
+        return cluster.sql("SELECT coalesce(sum(compacted), 0)::bigint FROM cache_batch_stat_indexes")
 
 
 class Vacuum(Tight):
     """VACUUM with the newest rows dead."""
 
-    kept = "cooled"
+    kept = "compacted"
 
     def __init__(self, bench, name):
         super().__init__(bench, name, Shape(25_000_000, 192, 1, bench.args.tight_scale,

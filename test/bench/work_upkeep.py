@@ -13,7 +13,7 @@ restart           crash with a full pool, right after a checkpoint: time from
 restart-alter     the same start; then single rows and DDL that locks the index,
                   again and again, until workers have emptied the journal: the
                   longest DDL ("max"), and how long it was until then
-cooler            bytes of the pages that hold an index's entries once workers
+compactor            bytes of the pages that hold an index's entries once workers
                   have packed it, as cache_batch.cold_threshold has them do
 logical           apply of rows by a subscriber that has 4 indexes
 size-KEYS         bytes of an index that 5 million rows were inserted into:
@@ -130,7 +130,7 @@ class Size(Upkeep):
         size = cluster.sql(f"SELECT pg_relation_size('{index}')")
         found = {"rows": self.shape.rows, "index_bytes": size, "cold_bytes": size}
         if method == "cachebatch":
-            cluster.sql(f"SELECT cache_batch_cool('{index}')")
+            cluster.sql(f"SELECT cache_batch_compact('{index}')")
             found["cold_bytes"] = used_bytes(cluster, index)
         self.bench.discard(cluster)
         return [found]
@@ -289,7 +289,7 @@ class RestartAlter(Restart):
         return [dict(found, **drive.latencies(sorted(waits)))]
 
 
-class Cooler(Upkeep):
+class Compactor(Upkeep):
     """What workers that pack cold leaves leave of an index."""
 
     SETTINGS = {"cache_batch.cold_threshold": "0", "cache_batch.cold_rate": "1000000",
@@ -302,20 +302,20 @@ class Cooler(Upkeep):
 
     @staticmethod
     def names():
-        return ["cooler"]
+        return ["compactor"]
 
     def run(self, method, repeat):
         cluster = self.bench.clone(self.template(method))
         cluster.start(self.bench.env.settings(method, self.shape, **self.SETTINGS))
         before = used_bytes(cluster, "events_k1")
         cluster.sql("INSERT INTO events " + data.rows_sql("uniform", 0, 0))     # workers come
-        cooled, since = 0, time.monotonic()
+        compacted, since = 0, time.monotonic()
         while time.monotonic() - since < self.QUIET:
             time.sleep(0.5)
-            now = cluster.sql("SELECT sum(cooled)::bigint FROM cache_batch_stat_indexes")
-            if now != cooled:
-                cooled, since = now, time.monotonic()
-        found = {"index_bytes": before, "cooled": cooled,
+            now = cluster.sql("SELECT sum(compacted)::bigint FROM cache_batch_stat_indexes")
+            if now != compacted:
+                compacted, since = now, time.monotonic()
+        found = {"index_bytes": before, "compacted": compacted,
                  "cold_bytes": used_bytes(cluster, "events_k1")}
         self.bench.discard(cluster)
         return [found]

@@ -16,7 +16,7 @@ SELECT is((SELECT count(*) FROM cache_batch_stat_pool), 1::bigint,
 		  'one row for the pool');
 SELECT ok(pool_size = chunks * chunk_size AND chunks_free <= chunks
 		  AND buckets_free < buckets AND buckets >= chunks
-		  AND descriptors_used BETWEEN indexes AND descriptors AND indexes >= 1
+		  AND bucket_sets_used BETWEEN indexes AND bucket_sets AND indexes >= 1
 		  AND no_room >= 0, 'figures of the pool agree')
 FROM cache_batch_stat_pool;
 SELECT ok(abs(pool_size / 1024 - s.setting::bigint) <= chunk_size / 1024

@@ -37,10 +37,10 @@ SELECT is(cache_batch_adopt_operator_classes(), 0, 'nothing left to adopt');
 
 -- functions
 SELECT has_function('cache_batch_flush', ARRAY['regclass']);
-SELECT has_function('cache_batch_cool', ARRAY['regclass']);
-SELECT has_function('cache_batch_cool', ARRAY['regclass', 'anyelement', 'anyelement']);
-SELECT has_function('cache_batch_warm', ARRAY['regclass']);
-SELECT has_function('cache_batch_warm', ARRAY['regclass', 'anyelement', 'anyelement']);
+SELECT has_function('cache_batch_compact', ARRAY['regclass']);
+SELECT has_function('cache_batch_compact', ARRAY['regclass', 'anyelement', 'anyelement']);
+SELECT has_function('cache_batch_prewarm', ARRAY['regclass']);
+SELECT has_function('cache_batch_prewarm', ARRAY['regclass', 'anyelement', 'anyelement']);
 SELECT has_function('cache_batch_verify', ARRAY['regclass', 'boolean']);
 SELECT has_function('cache_batch_metapage', ARRAY['regclass']);
 SELECT has_function('cache_batch_page', ARRAY['regclass', 'bigint']);
@@ -50,7 +50,7 @@ SELECT has_function('cache_batch_bucket_list', ARRAY['regclass']);
 SELECT has_function('cache_batch_ranges', ARRAY['regclass']);
 SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_get_pool', ARRAY[]::text[]);
-SELECT has_function('cache_batch_stat_get_descriptors', ARRAY[]::text[]);
+SELECT has_function('cache_batch_stat_get_bucket_sets', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_heat', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
@@ -80,10 +80,10 @@ SELECT columns_are('cache_batch_stat_indexes', ARRAY[
 	'flushes_limit', 'flushes_request', 'flushes_vacuum', 'flushes_full',
 	'flushes_pressure', 'flushes_delay', 'flushes_help', 'flushes_reads', 'no_room',
 	'applied', 'leaf_visits', 'descents', 'entries_per_visit', 'splits',
-	'dropped', 'cooled', 'spilled', 'vacuum_skipped', 'hot_reads', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
+	'dropped', 'compacted', 'spilled', 'vacuum_skipped', 'cached_reads', 'journal_reads', 'idx_scan', 'idx_tup_read', 'idx_tup_fetch']);
 SELECT columns_are('cache_batch_stat_pool', ARRAY[
 	'pool_size', 'chunk_size', 'chunks', 'chunks_free', 'buckets',
-	'buckets_free', 'descriptors', 'descriptors_used', 'indexes', 'no_room']);
+	'buckets_free', 'bucket_sets', 'bucket_sets_used', 'indexes', 'no_room']);
 SELECT columns_are('cache_batch_stat_databases', ARRAY[
 	'datid', 'datname', 'indexes', 'buckets', 'chunks', 'entries', 'bytes']);
 SELECT columns_are('cache_batch_stat_buckets', ARRAY[

@@ -152,7 +152,7 @@ def query_d(rng, low, high):
 def query_id(rng, low, high):
     x = rng.randrange(low, max(high, low) + 1)
     where = rng.choice(["id = %d" % x, "id BETWEEN %d AND %d" % (x, x + rng.randrange(2000)), "id >= %d" % (high - 50),
-                        # a few again and again: hot entries
+                        # a few again and again: cached entries
                         "id = %d::bigint" % (low + (high - low) // 16 * rng.randrange(17)),
                         "id = ANY (ARRAY[%s]::bigint[])" % some(rng, lambda: str(rng.randrange(low, high + 1)), 30)])
     return Query("id", where, "id")

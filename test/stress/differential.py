@@ -127,7 +127,7 @@ class Test:
                 # merges where there is enough, or no room for more runs
                 settings["cache_batch.spill_target"] = (100, 1000, 8)[self.seed % 3]
             if args.tail is not None:
-                settings["cache_batch.test_tail"] = args.tail
+                settings["cache_batch.test_delta"] = args.tail
                 settings["cache_batch.test_read_ahead"] = "on"
             if args.run_min is not None:
                 settings["cache_batch.test_run_min"] = args.run_min

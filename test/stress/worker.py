@@ -352,8 +352,8 @@ class Worker(threading.Thread):
         if self.test.am != "btree":
             choices += ["SELECT cache_batch_verify('%s', false)" % index] * 3
             choices += ["SELECT cache_batch_flush('%s')" % index] * 3
-            choices += ["SELECT cache_batch_cool('%s')" % index] * 4
-            choices += ["SELECT cache_batch_warm('%s')" % index]
+            choices += ["SELECT cache_batch_compact('%s')" % index] * 4
+            choices += ["SELECT cache_batch_prewarm('%s')" % index]
         self.sql(self.rng.choice(choices))
 
     # ---------- the loop ----------

@@ -29,10 +29,10 @@ my $vacuum = "$sparse; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON
 # the same without buckets, and with entries from before there were any
 my $unbucketed = 'SET cache_batch.test_buckets = off; REINDEX TABLE kp';
 my $swept = "$unbucketed; $flush";
-my $tails = "$sparse; SET cache_batch.test_tail = 4; $flush";
+my $deltas = "$sparse; SET cache_batch.test_delta = 4; $flush";
 my $update = 'UPDATE kp SET k = k + 1 WHERE id % 40 = 0';
-my $cool = "SELECT cache_batch_cool('kp_k'), cache_batch_cool('kp_s')";
-my $churn = "SET cache_batch.test_tail = 4; $update; $update; $update; $flush; $update; $flush";
+my $compact = "SELECT cache_batch_compact('kp_k'), cache_batch_compact('kp_s')";
+my $dead = "SET cache_batch.test_delta = 4; $update; $update; $update; $flush; $update; $flush";
 my $attached = "$unbucketed; $many; RESET cache_batch.test_buckets; $flush";
 
 # with range buffers: written, merged, given up
@@ -74,13 +74,13 @@ my @scenarios = (
 	[ 'sweep-truncated', $flush, 1, 2 ],
 	[ 'split-before', $dense, 1, 2, 5 ],
 	[ 'repack-before', $dense, 1, 3 ],
-	[ 'repack-before', $tails, 1, 2 ],
+	[ 'repack-before', $deltas, 1, 2 ],
 	[ 'repack-after', $dense, 1, 3 ],
-	[ 'repack-after', $tails, 1, 2 ],
-	[ 'churn-before', $churn, 1, 2 ],
-	[ 'churn-after', $churn, 1, 2 ],
-	[ 'share-before', $spread, 1, 2 ],
-	[ 'share-after', $spread, 1, 2 ],
+	[ 'repack-after', $deltas, 1, 2 ],
+	[ 'dead-before', $dead, 1, 2 ],
+	[ 'dead-after', $dead, 1, 2 ],
+	[ 'redistribute-before', $spread, 1, 2 ],
+	[ 'redistribute-after', $spread, 1, 2 ],
 	[ 'split-after', $dense, 1, 2, 5 ],
 	[ 'split-parent', $dense, 1, 2, 5 ],
 	[ 'newroot', "TRUNCATE kp; $dense", 1, 2 ],
@@ -89,11 +89,11 @@ my @scenarios = (
 	[ 'unlink-planned', "$dense; $unlink", 1, 2, 20 ],
 	[ 'unlink-before', "$dense; $unlink", 1, 2, 20 ],
 	[ 'unlink-after', "$dense; $unlink", 1, 2, 20 ],
-	[ 'cool-step', "$spread; $cool", 1, 4 ],
-	[ 'unlink-planned', "$spread; $cool", 1, 4 ],
-	[ 'unlink-before', "$spread; $cool", 1, 3 ],
-	[ 'unlink-after', "$spread; $cool", 1, 3 ],
-	[ 'share-before', "$spread; RESET cache_batch.test_points; SELECT cache_batch_flush('kp_k'); SET cache_batch.test_points = 'share-before=kill:2'; $cool", 1 ],
+	[ 'compact-step', "$spread; $compact", 1, 4 ],
+	[ 'unlink-planned', "$spread; $compact", 1, 4 ],
+	[ 'unlink-before', "$spread; $compact", 1, 3 ],
+	[ 'unlink-after', "$spread; $compact", 1, 3 ],
+	[ 'redistribute-before', "$spread; RESET cache_batch.test_points; SELECT cache_batch_flush('kp_k'); SET cache_batch.test_points = 'redistribute-before=kill:2'; $compact", 1 ],
 	[ 'range-created', $spill, 1, 2 ],
 	[ 'range-split-planned', $spill, 1, 2 ],
 	[ 'range-split-before', $spill, 1, 2 ],

@@ -43,7 +43,7 @@ my @steps = (
 	'leaves that fill up' => join(';', map {
 			"INSERT INTO t SELECT i, hashint4(i) & 65535, md5(i::text) FROM generate_series($_ * 3000, $_ * 3000 + 2999) i; SELECT cache_batch_flush('t_s')"
 		} 10 .. 15),
-	'leaves that go to their neighbours' => "SELECT 1 / cache_batch_cool('t_s'), cache_batch_cool('t_k')",
+	'leaves that go to their neighbours' => "SELECT 1 / cache_batch_compact('t_s'), cache_batch_compact('t_k')",
 	'REINDEX' => 'REINDEX TABLE t');
 
 while (my ($what, $sql) = splice(@steps, 0, 2))
@@ -85,11 +85,11 @@ ok($standby->poll_query_until('postgres', "$accessed max_age > 0 AND blocks_read
 
 # reading a range changes nothing, so it does on a standby, too
 $standby->restart;
-my $warm = "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT cache_batch_warm('t_k')";
-like($standby->safe_psql('postgres', $warm), qr/Buffers: shared .*read=/, 'cache_batch_warm() reads leaves');
-unlike($standby->safe_psql('postgres', $warm), qr/Buffers: shared .*read=/, 'they are in memory then');
+my $prewarm = "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT cache_batch_prewarm('t_k')";
+like($standby->safe_psql('postgres', $prewarm), qr/Buffers: shared .*read=/, 'cache_batch_prewarm() reads leaves');
+unlike($standby->safe_psql('postgres', $prewarm), qr/Buffers: shared .*read=/, 'they are in memory then');
 
-foreach my $function ('cache_batch_cool', 'cache_batch_flush')
+foreach my $function ('cache_batch_compact', 'cache_batch_flush')
 {
 	my ($ret, $out, $err) = $standby->psql('postgres', "SELECT $function('t_k')");
 	like($err, qr/recovery is in progress.*HINT:  $function/s, "$function() is refused");

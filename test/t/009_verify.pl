@@ -152,7 +152,7 @@ sub look
 	my ($index) = @_;
 	my %at = (file => $ranges->data_dir . '/' . $ranges->safe_psql('postgres', qq(SELECT pg_relation_filepath('$index'))));
 
-	$at{router} = $ranges->safe_psql('postgres', qq(SELECT range_root FROM cache_batch_metapage('$index')));
+	$at{range_root} = $ranges->safe_psql('postgres', qq(SELECT range_root FROM cache_batch_metapage('$index')));
 	# a range between others, and a run of several pages in it
 	($at{range}, $at{item}, $at{root}) = split /\|/, $ranges->safe_psql('postgres', qq(
 		SELECT r.block, i.itemoffset, i.child
@@ -190,7 +190,7 @@ foreach my $index (qw(r_k r_s))
 	is($ranges->safe_psql('postgres', qq(
 		SELECT bool_and(n = w) FROM (
 			SELECT p.type, count(*) AS n,
-				(SELECT CASE p.type WHEN 'range' THEN count(*) WHEN 'router' THEN 1
+				(SELECT CASE p.type WHEN 'range' THEN count(*) WHEN 'range root' THEN 1
 					WHEN 'run_root' THEN sum(runs + retired_runs)
 					ELSE sum(pages + retired_pages - runs - retired_runs) END FROM cache_batch_ranges('$index')) AS w
 			FROM generate_series(0, pg_relation_size('$index') / 8192 - 1) b, cache_batch_page('$index', b) x,
@@ -222,12 +222,12 @@ my $key = sub { my ($page, $n, $by) = @_; my $at = start($page, $n) + 8; return 
 $at{filter} = $filters[0];
 $at{meta} = 0;
 my @damages = (
-	[ 'no router', 'meta', qr/list of levels do not agree/, 0, [ 80, pack('V', 0) ] ],
-	[ 'another router', 'meta', qr/not a range page/, 1, [ 80, pack('V', $at{leaf}) ] ],
-	[ 'no more range pages', 'router', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
-	[ 'a downlink twice in the router', 'router', qr/router has a downlink/, 0, [ start($page{router}, 2), substr($page{router}, start($page{router}, 1), 4) ] ],
-	[ 'a downlink of the router to a leaf', 'router', qr/not a range page/, 1, [ start($page{router}, 1), pack('v2', 0, $at{leaf}) ] ],
-	[ 'a separator of the router', 'router', qr/separator of its downlink/, 0, $key->($page{router}, 2, 1) ],
+	[ 'no range root', 'meta', qr/list of levels do not agree/, 0, [ 80, pack('V', 0) ] ],
+	[ 'another range root', 'meta', qr/not a range page/, 1, [ 80, pack('V', $at{leaf}) ] ],
+	[ 'no more range pages', 'range_root', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
+	[ 'a downlink twice in the range root', 'range_root', qr/range root has a downlink/, 0, [ start($page{range_root}, 2), substr($page{range_root}, start($page{range_root}, 1), 4) ] ],
+	[ 'a downlink of the range root to a leaf', 'range_root', qr/not a range page/, 1, [ start($page{range_root}, 1), pack('v2', 0, $at{leaf}) ] ],
+	[ 'a separator of the range root', 'range_root', qr/separator of its downlink/, 0, $key->($page{range_root}, 2, 1) ],
 	[ 'the low key', 'range', qr/low key differs/, 0, $key->($page{range}, 2, 1) ],
 	[ 'the high key', 'range', qr/low key differs|not in its range/, 0, $key->($page{range}, 1, -1) ],
 	[ 'a right link to itself', 'range', qr/low key differs|Two links/, 1, [ 8192 - 16, pack('V', $at{range}) ] ],
@@ -256,7 +256,7 @@ my @damages = (
 	[ 'a leaf in the place of a data page', 'data', qr/not a page of level 0 of a run/, 1, [ 0, $page{leaf} ] ],
 	[ 'the next data page twice', 'data', qr/not between the separators|not in order/, 0, [ 0, $page{data2} ] ],
 	[ 'a data page with a right link', 'data', qr/not a page of level 0 of a run/, 0, [ 8192 - 16, pack('V', $at{leaf}) ] ],
-	[ 'a damaged base', 'data', qr/base .*is damaged/, 1, [ start($page{data}, 1), "\xff" x 32 ] ],
+	[ 'a damaged packed part', 'data', qr/packed part .*is damaged/, 1, [ start($page{data}, 1), "\xff" x 32 ] ],
 	[ 'an empty filter', 'filter', qr/not in the filter/, 0, [ 64, "\0" x 8064 ] ],
 	[ 'a filter that is none', 'filter', qr/not a page of level 2 of a run/, 0, [ 8192 - 12, pack('v', 1) ] ]);
 
@@ -329,7 +329,7 @@ foreach my $index (qw(r_k r_s))
 	my $range = page($at{file}, $at{range});
 	$at{filter} = unpack('V', substr($range, start($range, $at{item}) + 20, 4));
 	keep($at{file}, "$at{file}.whole");
-	foreach my $where (qw(range root filter), $index eq 'r_k' ? 'data' : ())
+	foreach my $where (qw(range_root filter), $index eq 'r_k' ? 'data' : ())
 	{
 		foreach my $try (1 .. 3)
 		{

@@ -1,5 +1,5 @@
 # One small pool for all indexes of all databases: full of another's entries,
-# with more indexes than it has descriptors, without workers, without a pool,
+# with more indexes than it has bucket sets, without workers, without a pool,
 # and on a standby (I12).  What is in it comes free again, whatever happens to those
 # who use it.
 use strict;
@@ -139,17 +139,17 @@ foreach my $workers (0, 2)
 	comes_free("workers $workers");
 }
 
-# ---------- more indexes than descriptors ----------
+# ---------- more indexes than bucket sets ----------
 
 make_tables('postgres', 300);
 fill_tables('postgres', 300, 2);
-check_tables('postgres', 300, 'more indexes than descriptors');
-is(pool('descriptors_used'), pool('descriptors'), 'all descriptors are in use');
+check_tables('postgres', 300, 'more indexes than bucket sets');
+is(pool('bucket_sets_used'), pool('bucket_sets'), 'all bucket sets are in use');
 usleep(1_200_000);
 fill_tables('postgres', 300, 2);
 vacuum_tables('postgres', 300);
-check_tables('postgres', 300, 'descriptors changed hands');
-comes_free('more indexes than descriptors');
+check_tables('postgres', 300, 'bucket sets changed hands');
+comes_free('more indexes than bucket sets');
 make_tables($_, 8) foreach ('postgres', 'other');
 
 # ---------- errors, and sessions that are ended ----------

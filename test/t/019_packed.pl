@@ -1,5 +1,5 @@
 # Packed leaves: entries that are applied twice, plain leaves beside them, pages
-# of another format, damaged bases, and replay.
+# of another format, damaged packed parts, and replay.
 use strict;
 use warnings;
 
@@ -36,16 +36,16 @@ SKIP:
 {
 	skip 'needs a build with TESTPOINTS=1', 1 unless test_points_built($node);
 
-	# U15: a flush fails after the tree has its entries, which are in the base by
-	# then; the next flush puts them into the tail
+	# U15: a flush fails after the tree has its entries, which are in the packed part by
+	# then; the next flush puts them into the delta
 	$node->safe_psql('postgres', q(
 		CREATE TABLE twice (id int, k bigint);
 		CREATE INDEX twice_k ON twice USING cachebatch (k);
-		SET cache_batch.test_tail = 0;
+		SET cache_batch.test_delta = 0;
 		INSERT INTO twice SELECT i, hashint8extended(i, 1) FROM generate_series(1, 300) i;
 		SELECT cache_batch_flush('twice_k')));
 	my ($rc, $out, $err) = $node->psql('postgres', q(
-		SET cache_batch.test_tail = 0;
+		SET cache_batch.test_delta = 0;
 		INSERT INTO twice SELECT i, hashint8extended(i, 1) FROM generate_series(3001, 3020) i;
 		SET cache_batch.test_points = 'flush-applied=error';
 		SELECT cache_batch_flush('twice_k')));
@@ -54,10 +54,10 @@ SKIP:
 		FROM generate_series(1, pg_relation_size('twice_k') / 8192 - 1) b,
 			LATERAL cache_batch_page('twice_k', b) p, LATERAL cache_batch_page_items('twice_k', b) i
 		WHERE p.type = 'leaf' AND htid IN (SELECT ctid FROM twice WHERE id > 3000));
-	is($node->safe_psql('postgres', $copies), '20|0', 'they are in bases');
+	is($node->safe_psql('postgres', $copies), '20|0', 'they are in packed parts');
 	$node->safe_psql('postgres', q(SELECT cache_batch_flush('twice_k')));
-	is($node->safe_psql('postgres', $copies), '40|20', 'and in tails, when they were flushed again');
-	sound($node, 'twice', ['k'], 'with entries in base and tail');
+	is($node->safe_psql('postgres', $copies), '40|20', 'and in deltas, when they were flushed again');
+	sound($node, 'twice', ['k'], 'with entries in packed part and delta');
 	is($node->safe_psql('postgres', q(SET enable_seqscan = off; SET enable_bitmapscan = off;
 		SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM twice WHERE k IS NOT NULL ORDER BY k DESC) x)),
 		'320|320', 'a scan backward returns them once');
@@ -73,7 +73,7 @@ SKIP:
 	sound($node, 'twice', ['k'], 'after VACUUM');
 
 	$node->safe_psql('postgres', q(
-		SET cache_batch.test_tail = 0;
+		SET cache_batch.test_delta = 0;
 		INSERT INTO twice SELECT i, hashint8extended(i, 1) FROM generate_series(6001, 6100) i;
 		SELECT cache_batch_flush('twice_k')));
 	is($node->safe_psql('postgres', $copies), '120|0', 'packed again, each stands once');
@@ -130,7 +130,7 @@ foreach my $case ([ $block, [ 8192 - 6, pack('v', 2) ], 2 ], [ 0, [ 8192 - 6, pa
 }
 sound($node, 'old', ['k'], 'the version that it had');
 
-# damaged bases: an error or an answer, but no crash
+# damaged packed parts: an error or an answer, but no crash
 $node->safe_psql('postgres', q(
 	CREATE TABLE bad (id int, k bigint, s text);
 	INSERT INTO bad SELECT i, hashint8extended(i, 1), 'https://example.org/' || md5(i::text) FROM generate_series(1, 4000) i;
@@ -176,7 +176,7 @@ foreach my $index (qw(bad_k bad_s))
 	sound($node, 'bad', [ $index eq 'bad_k' ? 'k' : 's' ], "$index: whole again");
 }
 
-# an entry beside the base that lies beyond its page, when the leaf is packed again
+# an entry beside the packed part that lies beyond its page, when the leaf is packed again
 sub insert_bad
 {
 	my ($first, $last) = @_;
@@ -188,7 +188,7 @@ $node->safe_psql('postgres', insert_bad(4001, 4040) . '; CHECKPOINT');
 ($block) = blocks('bad_k', $packed);
 $file = file_of('bad_k');
 $node->stop;
-cmp_ok(unpack('v', substr(page($file, $block), 12, 2)), '>', 24 + 3 * 4, 'there are entries beside the base');
+cmp_ok(unpack('v', substr(page($file, $block), 12, 2)), '>', 24 + 3 * 4, 'there are entries beside the packed part');
 damage($file, $block, [ 24 + 2 * 4, pack('V', 0x7ff8 | 1 << 15 | 16 << 17) ]);
 $node->start;
 my ($rc, $out, $err) = $node->psql('postgres', insert_bad(5001, 9000));

@@ -147,7 +147,7 @@ SKIP:
 	# A leaf was split into nine by a transaction that is gone, so no writer comes
 	# there again.  The first two have a row that is alive each and stay, so the
 	# first one to go stands right of one that has no downlink itself.
-	foreach my $sql ('VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) um', "SELECT cache_batch_cool('um_k')")
+	foreach my $sql ('VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) um', "SELECT cache_batch_compact('um_k')")
 	{
 		fill($primary, 'um');
 		$primary->safe_psql('postgres', q(

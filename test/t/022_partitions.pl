@@ -1,5 +1,5 @@
 # A table of 1 000 partitions with two cachebatch indexes each: more than there
-# are descriptors and counters, and more than the stages take at a time.
+# are bucket_sets and counters, and more than the stages take at a time.
 use strict;
 use warnings;
 
@@ -102,9 +102,9 @@ cmp_ok(sql('SELECT max(bytes) FROM seen'), '<', 8 * 1024 * 1024, '... and do not
 sql('DROP TRIGGER note ON p999');
 all_sound('one statement for all partitions');
 
-# ---------- more indexes than descriptors, and than counters ----------
+# ---------- more indexes than bucket sets, and than counters ----------
 
-is(pool('indexes = descriptors'), 't', 'all descriptors are in use');
+is(pool('indexes = bucket_sets'), 't', 'all bucket sets are in use');
 my $without = sql(q(
 	WITH i AS MATERIALIZED (
 		SELECT indexrelid FROM cache_batch_stat_indexes
@@ -124,13 +124,13 @@ my $direct = 'SELECT sum(direct) FROM cache_batch_stat_indexes';
 my $before = sql($direct);
 sql("INSERT INTO p SELECT i / 40, hashint4(i), md5(i::text) FROM generate_series(0, 40 * $parts - 1) i");
 cmp_ok(sql($direct), '>', $before + 40_000, 'dense batches go straight to the trees');
-all_sound('more indexes than descriptors');
+all_sound('more indexes than bucket sets');
 
 # ---------- who writes much has much of the pool ----------
 
 # Writes to four partitions, and looks after each transaction what they and the
 # others have of the pool, as workers may have flushed it in the next moment.
-# While all descriptors are taken the four go without until others have not used
+# While all bucket sets are taken the four go without until others have not used
 # theirs for a second, so nothing is asked of the time in which all are written.
 sql(q(
 	CREATE VIEW held AS
@@ -202,7 +202,7 @@ foreach my $crash (0, 1)
 	is(pool('indexes'), '1', "restart $crash: one is read");
 	all_sound("restart $crash: answers");
 	sql('INSERT INTO p ' . rows(2, 2_500_000 + $crash * 1_000_000));
-	is(pool('indexes = descriptors'), 't', "restart $crash: as many as can have buckets");
+	is(pool('indexes = bucket_sets'), 't', "restart $crash: as many as can have buckets");
 	all_sound("restart $crash: more rows");
 }
 
@@ -275,9 +275,9 @@ sql("INSERT INTO p SELECT i % $half, hashint4(i), md5(i::text) FROM generate_ser
 all_sound('half of the partitions are dropped');
 is(sql('SELECT count(*) FROM cache_batch_stat_indexes WHERE staged > 0'), $parts, 'all that are left are counted');
 max_delay('1s');
-ok($node->poll_query_until('postgres', q(SELECT chunks_free = chunks AND b.descriptors = b.indexes
-	FROM cache_batch_stat_pool, (SELECT count(*) AS descriptors, count(i.oid) AS indexes
-		FROM cache_batch_stat_get_descriptors() d LEFT JOIN pg_class i ON i.oid = d.indexrelid) b)),
+ok($node->poll_query_until('postgres', q(SELECT chunks_free = chunks AND b.bucket_sets = b.indexes
+	FROM cache_batch_stat_pool, (SELECT count(*) AS bucket_sets, count(i.oid) AS indexes
+		FROM cache_batch_stat_get_bucket_sets() d LEFT JOIN pg_class i ON i.oid = d.indexrelid) b)),
 	'they hold nothing of the pool');
 sql('TRUNCATE p');
 sql("INSERT INTO p SELECT i % $half, hashint4(i), md5(i::text) FROM generate_series(1, 5 * $half) i");

@@ -18,11 +18,11 @@ EOC
 
 my $leaves = q(SELECT count(*) FROM generate_series(1, pg_relation_size('%s') / 8192 - 1) b,
 	cache_batch_page('%s', b) p WHERE p.type = 'leaf');
-my $cooled = q(SELECT cooled FROM cache_batch_stat_indexes WHERE indexrelname = '%s');
+my $compacted = q(SELECT compacted FROM cache_batch_stat_indexes WHERE indexrelname = '%s');
 
 sub leaves { my ($index) = @_; return $node->safe_psql('postgres', sprintf($leaves, $index, $index)); }
 
-sub cooled { my ($index) = @_; return $node->safe_psql('postgres', sprintf($cooled, $index)); }
+sub compacted { my ($index) = @_; return $node->safe_psql('postgres', sprintf($compacted, $index)); }
 
 sub spilled
 {
@@ -33,12 +33,12 @@ sub spilled
 }
 
 # Workers have freed more leaves of the index than these.
-sub wait_cooled
+sub wait_compacted
 {
 	my ($index, $more_than, $what) = @_;
 
 	ok($node->poll_query_until('postgres',
-			"SELECT cooled > $more_than FROM cache_batch_stat_indexes WHERE indexrelname = '$index'"), $what);
+			"SELECT compacted > $more_than FROM cache_batch_stat_indexes WHERE indexrelname = '$index'"), $what);
 	return;
 }
 
@@ -54,10 +54,10 @@ my %before = map { $_ => leaves($_) } qw(c_k c_t c_off c_large);
 
 # something has to be written, so that the indexes get buckets
 $node->safe_psql('postgres', q(INSERT INTO c SELECT i, hashint8extended(i, 1), md5(i::text) FROM generate_series(60001, 60100) i));
-wait_cooled('c_k', 5, 'leaves past the threshold are packed');
-wait_cooled('c_t', 5, 'with a percentage as well');
+wait_compacted('c_k', 5, 'leaves past the threshold are packed');
+wait_compacted('c_t', 5, 'with a percentage as well');
 cmp_ok(leaves('c_k'), '<', $before{c_k}, 'there are fewer');
-is(cooled('c_off') + cooled('c_large'), 0, 'off, and where all fits the threshold, nothing is packed');
+is(compacted('c_off') + compacted('c_large'), 0, 'off, and where all fits the threshold, nothing is packed');
 cmp_ok(leaves('c_off'), '>=', $before{c_off}, 'no leaf is gone there');
 sound($node, 'c', [qw(k t)], 'packed');
 
@@ -83,8 +83,8 @@ ok($node->poll_query_until('postgres', q(SELECT to_regclass('written') IS NOT NU
 $writer->quit;
 cmp_ok(spilled('c_k', 'c_t'), '>', 0, 'new entries of cold ranges wait in range buffers');
 is(spilled('c_off', 'c_large'), 0, 'others of that size go to the leaves');
-my $so_far = cooled('c_t');
-wait_cooled('c_t', $so_far, 'what was written has become cold');
+my $so_far = compacted('c_t');
+wait_compacted('c_t', $so_far, 'what was written has become cold');
 sound($node, 'c', [qw(k t)], 'after VACUUMs');
 
 # a table that somebody keeps from VACUUM is left alone, and nobody waits
@@ -113,15 +113,15 @@ $node->safe_psql('postgres', q(
 	ALTER INDEX l_long SET (cold_threshold = 0);
 	ALTER INDEX l_k SET (cold_threshold = 0);
 	INSERT INTO l SELECT i, hashint8extended(i, 1), repeat('x', 200) || md5(i::text) FROM generate_series(30001, 30001) i));
-wait_cooled('l_k', 0, 'a run is found one leaf at a time');
-wait_cooled('l_long', 0, 'and with long separators');
+wait_compacted('l_k', 0, 'a run is found one leaf at a time');
+wait_compacted('l_long', 0, 'and with long separators');
 $node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.cold_rate; SELECT pg_reload_conf()));
 sound($node, 'l', [qw(k t)], 'packed slowly');
 
 # a crash in the middle
 $node->safe_psql('postgres', q(INSERT INTO c SELECT i, hashint8extended(i, 1), md5(i::text) FROM generate_series(300000, 330000) i));
-$so_far = cooled('c_t');
-wait_cooled('c_t', $so_far, 'packed again');
+$so_far = compacted('c_t');
+wait_compacted('c_t', $so_far, 'packed again');
 $node->stop('immediate');
 $node->start;
 sound($node, 'c', [qw(k t)], 'after a crash');
@@ -152,7 +152,7 @@ SKIP:
 		ALTER INDEX c_t SET (cold_threshold = off);
 		DROP TABLE l;
 		ALTER SYSTEM SET cache_batch.heat_epoch = '1h';
-		ALTER SYSTEM SET cache_batch.test_points = 'cool-step=error';
+		ALTER SYSTEM SET cache_batch.test_points = 'compact-step=error';
 		SELECT pg_reload_conf()));
 	my $logged = -s $node->logfile;
 	for my $n (1 .. 6)

@@ -218,9 +218,9 @@ $primary->safe_psql('postgres', 'DELETE FROM rk WHERE i % 5 = 0; VACUUM (INDEX_C
 is(join(' ', map { (split /\|/, runs($primary, $_))[0] } indexes_of($primary, 'rk')), '0 0 0 0 0 0 0', 'VACUUM leaves no runs');
 sound($primary, 'rk', [qw(t u d e w i)], 'whole without');
 
-# ------------------------------------------------------------ router
+# ------------------------------------------------------------ range root
 
-# Ranges are made from left to right, many more than the router can name.
+# Ranges are made from left to right, many more than the range root can name.
 $primary->safe_psql('postgres', q(
 	CREATE TABLE rr (k text);
 	ALTER TABLE rr ALTER k SET STORAGE PLAIN;

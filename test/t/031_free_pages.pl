@@ -62,7 +62,7 @@ sub same_for_both
 # few entries for each leaf, so that they are journaled, and split none
 my $some = join ';', map { "INSERT INTO TABLE SELECT i * 40000 + $_ FROM generate_series(1, 500) i" } 1 .. 3;
 same_for_both($some, q(SELECT cache_batch_flush('TABLE_k')), 'a flush that truncates the journal');
-same_for_both('SELECT 1', q(SELECT cache_batch_cool('TABLE_k')), 'packing');
+same_for_both('SELECT 1', q(SELECT cache_batch_compact('TABLE_k')), 'packing');
 sound($node, 'large', ['k'], 'whole after that');
 $node->safe_psql('postgres', 'DROP TABLE small, large');
 

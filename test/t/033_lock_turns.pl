@@ -1,4 +1,4 @@
-# Who waits for a descriptor's lock gets its turn, however many others go on
+# Who waits for a bucket set's lock gets its turn, however many others go on
 # (I9): sessions are stopped while they publish, or read, one always before the
 # other lets go, and a flush that divides its bucket comes to its end between
 # them.  A SELECT does not wait for them at all.

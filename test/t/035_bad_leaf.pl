@@ -205,7 +205,7 @@ SKIP:
 	my $scan_waits = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SET cache_batch.test_points = 'scan-copy-journal=wait:7');
 	my $find = "\\echo begun\nSELECT 'found', count(*) FROM c WHERE k < 3;\n";
 
-	# other indexes take all descriptors
+	# other indexes take all bucket sets
 	my $take = q(DO $$ BEGIN PERFORM pg_sleep(1.2); FOR i IN 1 .. 260 LOOP
 		EXECUTE format('INSERT INTO o.t%s VALUES (1)', i);
 		COMMIT;
@@ -239,7 +239,7 @@ SKIP:
 	ask(q(ALTER DATABASE postgres RESET cache_batch.test_points));
 	sound($node, 'c', ['k'], 'c is whole');
 
-	# The same, and the index loses its descriptor to another one before the scan
+	# The same, and the index loses its bucket set to another one before the scan
 	# goes on.
 	ask(q(CREATE SCHEMA o;
 		DO $$ BEGIN FOR i IN 1 .. 260 LOOP
@@ -261,7 +261,7 @@ SKIP:
 	$node->poll_query_until('postgres', q(SELECT swept FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k'))
 	  or die 'the journal is not swept';
 	ask($take);
-	is(ask(q(SELECT count(*) FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k')), '0', 'its descriptor is gone');
+	is(ask(q(SELECT count(*) FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k')), '0', 'its bucket set is gone');
 	$holder->query_safe('SELECT pg_advisory_unlock(7)');
 	like($scan->query('SELECT 1'), qr/found\|4/, 'and the scan finds the entry all the same');
 	$_->quit foreach $scan, $holder;

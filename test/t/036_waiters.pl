@@ -25,7 +25,7 @@ my $alone = q(SET cache_batch.test_points = '';);
 sub run { my ($sql) = @_; return $node->safe_psql('postgres', "$alone $sql"); }
 
 # In this database a worker waits after each leaf while this lock is held.
-run(q(ALTER DATABASE postgres SET cache_batch.test_points = 'apply-next=wait:1,cooler-locked=wait:2'));
+run(q(ALTER DATABASE postgres SET cache_batch.test_points = 'apply-next=wait:1,compactor-locked=wait:2'));
 my $holder = $node->background_psql('postgres');
 # on a slow machine all that it is asked takes longer than one query may
 $holder->set_query_timer_restart;
@@ -234,14 +234,14 @@ $node->poll_query_until('postgres', q(SELECT applied > 0 AND NOT EXISTS (
 	FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k')) or die 'it is not flushed';
 $holder->query_safe('SELECT pg_advisory_lock(2)');
 waits("locktype = 'advisory'");
-my $cooled_before = run(q(SELECT cooled FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'));
-my (undef, $cooled) = stopped('c_k', sub { }, 2, 'LOCK TABLE c IN SHARE UPDATE EXCLUSIVE MODE',
-	"'c'::regclass", q(SELECT cooled FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'));
+my $compacted_before = run(q(SELECT compacted FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'));
+my (undef, $compacted) = stopped('c_k', sub { }, 2, 'LOCK TABLE c IN SHARE UPDATE EXCLUSIVE MODE',
+	"'c'::regclass", q(SELECT compacted FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'));
 $holder->query_safe('SELECT pg_advisory_unlock(2)');
-note("cooled $cooled_before, $cooled");
-cmp_ok($cooled - $cooled_before, '<', 2, 'cold leaves: it gives way to VACUUM at the next leaf');
+note("compacted $compacted_before, $compacted");
+cmp_ok($compacted - $compacted_before, '<', 2, 'cold leaves: it gives way to VACUUM at the next leaf');
 ok($node->poll_query_until('postgres',
-		"SELECT cooled > $cooled + 20 FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'"), 'cold leaves: it goes on');
+		"SELECT compacted > $compacted + 20 FROM cache_batch_stat_indexes WHERE indexrelname = 'c_k'"), 'cold leaves: it goes on');
 sound($node, 'c', ['k'], 'cold leaves: whole');
 
 # ------------------------------------------------------------ a sweep

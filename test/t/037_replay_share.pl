@@ -24,7 +24,7 @@ $primary->safe_psql('postgres', q(
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "cache_batch.test_points = 'redo-share=stop'\n");
+$standby->append_conf('postgresql.conf', "cache_batch.test_points = 'redo-redistribute=stop'\n");
 $standby->start;
 $primary->wait_for_catchup($standby);
 my $startup = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'));

@@ -756,7 +756,7 @@ main(void)
 	unit_run("pack: capacity", test_capacity);
 	unit_run("pack: the same entries make the same blob", test_deterministic);
 	unit_run("pack: refuses what is no entry", test_refuses);
-	unit_run("pack: kill hints", test_hints);
+	unit_run("pack: LP_DEAD hints", test_hints);
 	unit_run("pack: removing until nothing is left", test_delete);
 	unit_run("pack: removing one", test_delete_one);
 	unit_run("pack: removing one of each block", test_delete_of_blocks);

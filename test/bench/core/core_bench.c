@@ -86,7 +86,7 @@ load_leaf(Bench *bench, uint32_t no, Tuple *sorted, int n, int nlater)
 {
 	static Tuple later[2048];
 	Tree	   *tree = &bench->tree;
-	int			nbase = 0;
+	int			npacked = 0;
 	int			drawn = 0;
 
 	for (int i = 0; i < n; i++)
@@ -94,7 +94,7 @@ load_leaf(Bench *bench, uint32_t no, Tuple *sorted, int n, int nlater)
 		if (unit(bench) * (n - i) < nlater - drawn)
 			later[drawn++] = sorted[i];
 		else
-			sorted[nbase++] = sorted[i];
+			sorted[npacked++] = sorted[i];
 	}
 	for (int i = drawn - 1; i > 0; i--)
 	{
@@ -104,7 +104,7 @@ load_leaf(Bench *bench, uint32_t no, Tuple *sorted, int n, int nlater)
 		later[i] = later[j];
 		later[j] = swap;
 	}
-	leaf_build(tree_page(tree, no), tree->format, sorted, nbase);
+	leaf_build(tree_page(tree, no), tree->format, sorted, npacked);
 	for (int i = 0; i < drawn; i += LOAD_BATCH)
 	{
 		int			some = drawn - i < LOAD_BATCH ? drawn - i : LOAD_BATCH;

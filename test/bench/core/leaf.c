@@ -55,7 +55,7 @@ build(Page *page, Format format, const Tuple *sorted, int n)
 			return false;
 		for (int i = 0; i < n; i++)
 			page_add(page, i + 1, &sorted[i]);
-		page_special(page)->nbase = (uint16_t) n;
+		page_special(page)->npacked = (uint16_t) n;
 		return true;
 	}
 	len = encode(sorted, n, blob, PACK_ROOM - RESERVE);
@@ -104,7 +104,7 @@ read_base(const Page *page, Format format)
 {
 	CbPackReader reader;
 	CbPackEntry entry;
-	int			n = page_special(page)->nbase;
+	int			n = page_special(page)->npacked;
 
 	if (format != PACKED)
 	{
@@ -126,7 +126,7 @@ read_base(const Page *page, Format format)
 static int
 first_of_tail(const Page *page, Format format)
 {
-	return format == PACKED ? 2 : page_special(page)->nbase + 1;
+	return format == PACKED ? 2 : page_special(page)->npacked + 1;
 }
 
 /* ---------- sorting and merging ---------- */
@@ -166,19 +166,19 @@ sort_tuples(Tuple *tuples, int n)
 
 /* base[] and fresh[] to all[] */
 static int
-merge(int nbase, int nfresh)
+merge(int npacked, int nfresh)
 {
 	int			n = 0;
 	int			i = 0;
 
 	for (int j = 0; j < nfresh; j++)
 	{
-		while (i < nbase && base[i].key <= fresh[j].key)
+		while (i < npacked && base[i].key <= fresh[j].key)
 			all[n++] = base[i++];
 		all[n++] = fresh[j];
 	}
-	memcpy(&all[n], &base[i], (size_t) (nbase - i) * sizeof(Tuple));
-	return n + nbase - i;
+	memcpy(&all[n], &base[i], (size_t) (npacked - i) * sizeof(Tuple));
+	return n + npacked - i;
 }
 
 /* ---------- changing ---------- */
@@ -225,17 +225,17 @@ rewrite(Tree *tree, uint32_t no, const Tuple *sorted, int n)
 	const Page *page = tree_page(tree, no);
 	int			first = first_of_tail(page, tree->format);
 	int			count = page_count(page);
-	int			nbase = read_base(page, tree->format);
+	int			npacked = read_base(page, tree->format);
 	int			nfresh = 0;
 
-	if (nbase < 0)
+	if (npacked < 0)
 		die("a blob is damaged");
 	for (int i = first; i < count; i++)
 		fresh[nfresh++] = *page_tuple(page, i);
 	memcpy(&fresh[nfresh], sorted, (size_t) n * sizeof(Tuple));
 	nfresh += n;
 	sort_tuples(fresh, nfresh);
-	write_parts(tree, no, merge(nbase, nfresh));
+	write_parts(tree, no, merge(npacked, nfresh));
 }
 
 /* DIRECT: one entry, into its place. */
@@ -281,7 +281,7 @@ leaf_check(const Page *page, Format format, uint64_t low, Sums *sums)
 	uint64_t	high = page_high(page);
 	int			count = page_count(page);
 	int			first;
-	int			nbase;
+	int			npacked;
 
 	if (format == PACKED &&
 		!cb_pack_check(page_tuple(page, 1), page->item[1] >> 16))
@@ -289,16 +289,16 @@ leaf_check(const Page *page, Format format, uint64_t low, Sums *sums)
 	if (format == DIRECT)
 	{
 		first = count;
-		nbase = count - 1;
+		npacked = count - 1;
 		for (int i = 1; i < count; i++)
 			base[i - 1] = *page_tuple(page, i);
 	}
 	else
 	{
 		first = first_of_tail(page, format);
-		nbase = read_base(page, format);
+		npacked = read_base(page, format);
 	}
-	for (int i = 0; i < nbase; i++)
+	for (int i = 0; i < npacked; i++)
 	{
 		if (base[i].key < (i == 0 ? low : base[i - 1].key) || base[i].key >= high)
 			return -1;
@@ -312,5 +312,5 @@ leaf_check(const Page *page, Format format, uint64_t low, Sums *sums)
 			return -1;
 		sums_add(sums, tuple);
 	}
-	return nbase;
+	return npacked;
 }

@@ -46,15 +46,15 @@ MECHANISMS = [
         buys="look-ups, without the entry cache",
         leaning="the entry cache, which keeps an entry while the leaf is locked; absent numbers; "
                 "windows of 2",
-        runs=["--scale 0.6 --seconds 4 --set cache_batch.hot_size=0 point-empty point-full "
+        runs=["--scale 0.6 --seconds 4 --set cache_batch.entry_cache_size=0 point-empty point-full "
               "max-empty"]),
     Mechanism(
         "entry-cache", src=869, tests=1111,
         title="entry cache",
-        checks="I2_HOT, I2_HOTMARK, I2_HOTUPPER, I2_HOTKEY, I2_HOTSTART; regress hot, tap 030, "
-               "unit hotset, lint dirty",
+        checks="I2_CACHED, I2_CACHEDMARK, I2_CACHEDUPPER, I2_CACHEDKEY, I2_CACHEDSTART; regress entry_cache, tap 030, "
+               "unit cacheset, lint dirty",
         buys="zipfian look-ups",
-        leaning="nothing; with it go `hot_size`, column `hot_reads`, and shared memory of half "
+        leaning="nothing; with it go `entry_cache_size`, column `cached_reads`, and shared memory of half "
                 "the pool's size",
         runs=["--scale 0.6 --seconds 5 point-zipf-full point-full",
               "--tight-scale 0.1 --seconds 8 tight-zipf-1"]),
@@ -135,11 +135,11 @@ MECHANISMS = [
 
     # reading: the levels above the tree
     Mechanism(
-        "quiet-memo", src=87, tests=320,
+        "empty-journal-memo", src=87, tests=320,
         title="memo that the journal is empty",
-        checks="I3_QUIET, I3_QUIETFROM; regress quiet, isolation quiet, detach-quiet",
+        checks="I3_EMPTY, I3_EMPTYFROM; regress empty_journal, isolation empty-journal, detach-empty",
         buys="look-ups in an index that nobody writes",
-        leaning="nothing; the pairs of counters stay for `table_gen`, `lone_gen` goes",
+        leaning="nothing; the pairs of counters stay for `table_gen`, `no_set_gen` goes",
         runs=["--scale 0.6 --seconds 5 point-empty absent-empty"]),
     Mechanism(
         "chunk-filters", src=138, tests=151,
@@ -163,7 +163,7 @@ MECHANISMS = [
         title="the same where several buckets list the chunk",
         checks="I9_SCANWAIT, part of tap 033",
         buys="reads while buckets are divided",
-        leaning="nothing; that no scan waits for the descriptor's lock would be plain to see",
+        leaning="nothing; that no scan waits for the bucket set's lock would be plain to see",
         runs=["--scale 0.6 --seconds 8 mixed range-100-full"]),
     Mechanism(
         "search-all", src=58, tests=20,
@@ -185,7 +185,7 @@ MECHANISMS = [
         title="unions of runs' filters in each backend",
         checks="I2_RANGESEEN; part of regress ranges_points",
         buys="look-ups with runs",
-        leaning="nothing; `spills` of the descriptor stays, as it tells that there are runs",
+        leaning="nothing; `spills` of the bucket set stays, as it tells that there are runs",
         runs=["--scale 0.6 --seconds 5 absent-runs point-runs"]),
     Mechanism(
         "run-prefetch", src=105, tests=25,
@@ -234,12 +234,12 @@ MECHANISMS = [
         leaning="dividing: ascending keys would use up an index's 512 buckets",
         runs=["--scale 0.1 ingest-insert1-1-ascending grow-copy"]),
     Mechanism(
-        "share-leaf", src=141, tests=120,
-        title="sharing between siblings before a split",
-        checks="parts of isolation share, tap 014, 020, 037",
+        "redistribute-leaf", src=141, tests=120,
+        title="redistribution between siblings before a split",
+        checks="parts of isolation redistribute, tap 014, 020, 037",
         buys="size after random inserts; their time pays",
         leaning="nothing; packing cold ranges writes the same record, so the rest of "
-                "`cb_share.c` stays",
+                "`cb_redistribute.c` stays",
         runs=["--own-templates --scale 0.4 size-uniform grow-copy"]),
     Mechanism(
         "apply-prefetch", src=24, tests=0,
@@ -282,8 +282,8 @@ MECHANISMS = [
     Mechanism(
         "dead-entries", src=781, tests=685,
         title="dead entries deleted when a leaf is full",
-        checks="U6_ASK, U6_HORIZON, U6_DROPPED, U6_PAUSE, A11_CHURN; regress churn, isolation "
-               "churn, tap 021",
+        checks="U6_ASK, U6_HORIZON, U6_DROPPED, U6_PAUSE, A11_DEAD; regress dead_entries, isolation "
+               "dead-entries, tap 021",
         buys="rows that are updated often",
         leaning="record LEAF_DELETE; LP_DEAD hints, which would serve scans only; column "
                 "`dropped`",
@@ -296,19 +296,19 @@ MECHANISMS = [
         leaning="column `vacuum_skipped`",
         runs=["--tight-scale 0.2 tight-vacuum-ascending tight-vacuum-uniform"]),
     Mechanism(
-        "heat-cooler", src=1085, tests=1156,
-        title="heat and cooler",
+        "heat-compactor", src=1085, tests=1156,
+        title="heat and compactor",
         checks="regress heat, heat_points, tap 023, unit heatmap, part of tap 036",
         buys="size of cold ranges; all others pay",
         leaning="`cold_threshold`, `cold_rate`, `heat_size`, `heat_epoch`, view "
-                "`cache_batch_stat_heat`; `cache_batch_cool()` does the same by hand",
-        runs=["--scale 0.2 --seconds 4 cooler point-empty ingest-copy-1-uniform"]),
+                "`cache_batch_stat_heat`; `cache_batch_compact()` does the same by hand",
+        runs=["--scale 0.2 --seconds 4 compactor point-empty ingest-copy-1-uniform"]),
     Mechanism(
         "heat-reads", src=26, tests=60,
         title="heat of reads alone",
         checks="parts of regress heat, heat_points",
         buys="a column of a view; look-ups pay",
-        leaning="`blocks_read` of `cache_batch_stat_heat`; not the cooler, which goes by writes",
+        leaning="`blocks_read` of `cache_batch_stat_heat`; not the compactor, which goes by writes",
         runs=["--scale 0.6 --seconds 5 point-empty near-empty"]),
     Mechanism(
         "append-again", src=175, tests=154,

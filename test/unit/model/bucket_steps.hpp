@@ -14,7 +14,7 @@ enum Pc : u8
 	P_LOOK, P_GEN, P_APPEND, P_FILL, P_COMMIT,
 	A_LEAF,
 	F_TAKE, F_UNLINK, F_DISOWN, F_WAIT,
-	AT_LOCK, AT_GEN, AT_LANE, AT_LATE, AT_UNLOCK,
+	AT_LOCK, AT_GEN, AT_APPEND_LOCK, AT_LATE, AT_UNLOCK,
 	T_HEAD, T_MIN, T_TAIL,
 	D_LOCK, D_STATE, D_READ, D_TAIL, D_HEAD, D_BUCKET, D_CHECK, D_UNLOCK,
 	V_BEGIN, V_PASS, V_DONE,
@@ -159,26 +159,26 @@ inline void Model::publish(const State &s, int i, Steps &out) const
 			p.layout = s.d.layout;
 			p.bkt = s.d.nbuckets;
 			p.pc = off(GEN_SECOND) ? P_GEN : P_APPEND;
-			return push(out, n, i, p.id ? "generation read, descriptor looked up: attached; batch routed" :
-						"generation read, descriptor looked up: not attached");
+			return push(out, n, i, p.id ? "generation read, bucket set looked up: attached; batch routed" :
+						"generation read, bucket set looked up: not attached");
 		case P_GEN:
 			p.gen = s.gen;
 			p.pc = P_APPEND;
-			return push(out, n, i, "generation read, after the descriptor");
+			return push(out, n, i, "generation read, after the bucket set");
 		case P_APPEND:
 			if (p.id)
 				return publish_attached(s, i, out);
-			if (lane_held(s))
+			if (append_lock_held(s))
 				return;
 			if (p.gen != s.gen && !off(NO_GEN))
 			{
 				p.pc = P_LOOK;
-				return push(out, n, i, "lane locked: another generation; looks again");
+				return push(out, n, i, "append lock taken: another generation; looks again");
 			}
 			append(n, p.batch);
 			p.gen = p.layout = p.bkt = 0;
 			p.pc = P_COMMIT;
-			return push(out, n, i, "lane locked: appended to the journal only (WAL)");
+			return push(out, n, i, "append lock taken: appended to the journal only (WAL)");
 		case P_FILL:
 			return fill(s, i, out);
 		case P_COMMIT:
@@ -211,7 +211,7 @@ inline bool Model::find_room(State &n, u8 batch, int routed) const
 	return true;
 }
 
-/* publish lock and lane, both until the last fill; no lock of the descriptor */
+/* publish lock and append lock, both until the last fill; no lock of the bucket set */
 inline void Model::publish_attached(const State &s, int i, Steps &out) const
 {
 	State		n = s;
@@ -223,7 +223,7 @@ inline void Model::publish_attached(const State &s, int i, Steps &out) const
 	{
 		p.pc = P_LOOK;
 		p.id = p.gen = p.layout = p.bkt = 0;
-		return push(out, n, i, "publish locked: the descriptor or its buckets have changed; looks again");
+		return push(out, n, i, "publish locked: the bucket set or its buckets have changed; looks again");
 	}
 	if (!find_room(n, p.batch, p.bkt))
 		return no_room(s, i, out);
@@ -231,7 +231,7 @@ inline void Model::publish_attached(const State &s, int i, Steps &out) const
 	n.publishing = (u8) (i + 1);
 	p.todo = p.batch;
 	p.pc = P_FILL;
-	push(out, n, i, "publish and lane locked: appended (WAL)");
+	push(out, n, i, "publish and append lock taken: appended (WAL)");
 }
 
 /* helps, where there is a chunk to flush, or goes to the tree */
@@ -366,7 +366,7 @@ inline void Model::take(const State &s, int i, int b, Steps &out) const
 	push(out, n, i, b ? "bucket 1: chunks sealed, owned, sorted" : "bucket 0: chunks sealed, owned, sorted");
 }
 
-/* one bucket after the other under the descriptor's shared lock */
+/* one bucket after the other under the bucket set's shared lock */
 inline void Model::unlink(const State &s, int i, Steps &out) const
 {
 	State		n = s;
@@ -428,11 +428,11 @@ inline void Model::attach(const State &s, int i, Steps &out) const
 			if (s.d.attached)
 				return push(out, n, i, "attached by another");
 			n.excl = n.publishing = (u8) (i + 1);
-			p.pc = AT_LANE;
+			p.pc = AT_APPEND_LOCK;
 			if (!off(GEN_LATE))
 				n.gen++;
-			return push(out, n, i, "publish and descriptor locked, generation bumped");
-		case AT_LANE:
+			return push(out, n, i, "publish and bucket set locked, generation bumped");
+		case AT_APPEND_LOCK:
 			n.d.attached = 1;
 			n.d.id = ++n.ids;
 			n.d.from = n.d.head = s.head;
@@ -440,12 +440,12 @@ inline void Model::attach(const State &s, int i, Steps &out) const
 			n.d.layout++;
 			n.excl = n.publishing = off(GEN_LATE) ? n.excl : 0;
 			p.pc = off(GEN_LATE) ? AT_LATE : AT_UNLOCK;
-			return push(out, n, i, "lane locked: from := head, attached; unlocked");
+			return push(out, n, i, "append lock taken: from := head, attached; unlocked");
 		case AT_LATE:
 			n.gen++;
 			n.excl = n.publishing = 0;
 			p.pc = AT_UNLOCK;
-			return push(out, n, i, "generation bumped after the lane");
+			return push(out, n, i, "generation bumped after the append lock");
 		case AT_UNLOCK:
 			if (n.sweeper == i + 1)
 				n.sweeper = 0;
@@ -527,9 +527,9 @@ inline void Model::sweep(const State &s, int i, Steps &out) const
 			p.bound = p.id && !off(SWEEP_TO_HEAD) ? s.d.from : 0;
 			p.v = off(V_FIRST) && waits ? s.head : 0;
 			p.pc = D_READ;
-			return push(out, n, i, p.id ? "descriptor: attached, sweeps to from" : "descriptor: not attached, sweeps to the head");
+			return push(out, n, i, p.id ? "bucket set: attached, sweeps to from" : "bucket set: not attached, sweeps to the head");
 		case D_READ:
-			if (lane_held(s) && !p.bound)
+			if (append_lock_held(s) && !p.bound)
 				return;
 			p.bound = p.bound ? p.bound : s.head;
 			n.left_out |= journal(s, s.tail, p.bound) & p.dead;
@@ -589,7 +589,7 @@ inline void Model::drain_bucket(const State &s, int i, Steps &out) const
 	{
 		p.pc = off(DRAIN_ONCE) ? D_UNLOCK : D_STATE;
 		p.v = p.key = 0;
-		return push(out, n, i, "the descriptor was dropped: again");
+		return push(out, n, i, "the bucket set was dropped: again");
 	}
 	for (int c = 0; c < NCHUNK; c++)
 		if (s.d.list[b] >> c & 1 && s.c[c].minpos < p.v)
@@ -637,7 +637,7 @@ inline void Model::vacuum(const State &s, int i, Steps &out) const
 	}
 }
 
-/* ---------- drop, split, merge: publish lock, descriptor exclusive ---------- */
+/* ---------- drop, split, merge: publish lock, bucket set exclusive ---------- */
 
 inline void Model::drop(const State &s, int i, Steps &out) const
 {
@@ -655,7 +655,7 @@ inline void Model::drop(const State &s, int i, Steps &out) const
 				unhold(n, c);
 	memset(&n.d, 0, sizeof n.d);
 	n.d.layout = s.d.layout;
-	push(out, n, i, "descriptor dropped");
+	push(out, n, i, "bucket set dropped");
 }
 
 inline void Model::split(const State &s, int i, Steps &out) const
@@ -764,7 +764,7 @@ inline void Model::scan(const State &s, int i, Steps &out) const
 			p.id = s.d.attached ? s.d.id : 0;
 			p.bound = p.id ? s.d.from : 0;
 			p.pc = off(TAIL_FIRST) ? R_COPY : R_TAIL;
-			return push(out, n, i, p.id ? "descriptor: attached" : "descriptor: not attached");
+			return push(out, n, i, p.id ? "bucket set: attached" : "bucket set: not attached");
 		case R_TAIL:
 			p.tail = s.tail;
 			p.pc = off(TAIL_FIRST) ? R_DESC : R_COPY;

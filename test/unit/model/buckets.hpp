@@ -1,17 +1,17 @@
 /*
  * buckets.hpp - one state of the protocols with buckets, and what must hold.
  *
- * A third model: one index with a descriptor, at most two buckets and a pool
+ * A third model: one index with a bucket set, at most two buckets and a pool
  * of four chunks.  Entries are bits, bit k has key k.  The journal is a row of
  * positions, a batch takes one; its pages are state.hpp's business.  The tree
  * is two leaves that never split.
  *
  * A process runs a script, one letter an operation (see Op).  One step is what
  * is done under one exclusive lock, or one WAL record; locks that are held over
- * several steps are in the state: the descriptor's lock (shared by a set, or
+ * several steps are in the state: the bucket set's lock (shared by a set, or
  * exclusive), the publish lock, a bucket's lock, and LockPage(index, 1).  Who
- * holds the publish lock holds the lane as well, unless he attaches: he has the
- * descriptor's lock until he takes it.
+ * holds the publish lock holds the append lock as well, unless he attaches: he has the
+ * bucket set's lock until he takes it.
  */
 #pragma once
 #include "explore.hpp"
@@ -43,7 +43,7 @@ struct Proc
 	u8			op, pc, round, batches;
 	u8			after_apply, after_flush, after_cut;
 	u8			batch, todo, own, pins;
-	u8			id, gen, layout, bound;		/* descriptor as it was looked up */
+	u8			id, gen, layout, bound;		/* bucket set as it was looked up */
 	u8			v, bkt, key, dead;
 	u8			snap, out, upper, leaf, tail;
 	u8			count[NCHUNK];	/* scan: items of the pinned chunks */
@@ -58,7 +58,7 @@ struct State
 	Chunk		c[NCHUNK];
 	Desc		d;
 	u8			gen, ids;		/* what an attach bumps; the last id given */
-	u8			shared, excl;	/* descriptor's lock: a set; process + 1 */
+	u8			shared, excl;	/* bucket set's lock: a set; process + 1 */
 	u8			publishing;		/* publish lock held by, + 1 */
 	u8			sweeper;		/* LockPage(index, 1) held by, + 1 */
 	u8			crashes, err;
@@ -195,7 +195,7 @@ inline u8 items_of(const State &s, u8 chunks)
 inline int bucket_for(const State &s, u8 key) { return s.d.nbuckets == 2 && key >= FENCE_KEY; }
 inline u8 low_of(const State &s, int b) { return s.d.nbuckets == 2 && b ? (u8) FENCE_KEY : 0; }
 inline u8 high_of(const State &s, int b) { return s.d.nbuckets == 2 && !b ? (u8) FENCE_KEY : (u8) END_KEY; }
-inline bool lane_held(const State &s) { return s.publishing && s.publishing != s.excl; }
+inline bool append_lock_held(const State &s) { return s.publishing && s.publishing != s.excl; }
 inline u8 linked(const State &s) { return s.d.list[0] | s.d.list[1]; }
 
 /* ---------- what must hold ---------- */

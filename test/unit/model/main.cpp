@@ -76,11 +76,11 @@ struct PagesCase
 };
 
 static const PagesCase pages_cases[] = {
-	{"pages", "content locks of publishers, truncation, root split", FRESH_UNDER_LANE, false, 0},
-	{"pages-first", "the same, no journal page yet", FRESH_UNDER_LANE, true, 0},
-	{"pages-wait", "broken: waits for the fresh page under the lane", FRESH_WAIT, false, '3'},
+	{"pages", "content locks of publishers, truncation, root split", FRESH_UNDER_APPEND_LOCK, false, 0},
+	{"pages-first", "the same, no journal page yet", FRESH_UNDER_APPEND_LOCK, true, 0},
+	{"pages-wait", "broken: waits for the fresh page under the append lock", FRESH_WAIT, false, '3'},
 	{"pages-wait-first", "broken: waits for it under the metapage's lock", FRESH_WAIT, true, '3'},
-	{"pages-fresh-first", "broken: fresh page locked, then the lane", FRESH_FIRST, false, '3'},
+	{"pages-fresh-first", "broken: fresh page locked, then the append lock", FRESH_FIRST, false, '3'},
 	{"pages-unchecked", "broken: fresh page not checked again", FRESH_UNCHECKED, false, '5'},
 };
 

@@ -193,7 +193,7 @@ inline std::vector<Broken> all_rules()
 		{"type-only", "recycle", "a reader looks at a page's type, not at its sequence number", TYPE_ONLY, '1'},
 		{"no-restart", "recycle", "a reader that meets another page stops there", NO_RESTART, '1'},
 		{"redo-left-first", "standbysplit", "redo of a split lets the left half go first", REDO_LEFT_FIRST, '1'},
-		{"no-recheck", "map", "a fresh page is not checked again under the lane", NO_RECHECK, '5'},
+		{"no-recheck", "map", "a fresh page is not checked again under the append lock", NO_RECHECK, '5'},
 		{"free-at-tail", "map", "the page that holds the tail counts as free", FREE_NO_TAIL, '5'},
 		{"no-cycle", "split", "VACUUM does not follow splits into blocks it has passed", NO_CYCLE, '2'},
 		{"flush-no-cycle", "flushsplit", "the same, split by a sweep", NO_CYCLE, '2'},
@@ -201,6 +201,6 @@ inline std::vector<Broken> all_rules()
 		{"lock-over-pass", "pins", "VACUUM keeps LockPage(1) over the leaf pass", SWEEP_OVER_PASS, '3'},
 		{"tail-after-head", "scan", "tail read after the head, both after the snapshot", TAIL_AFTER_HEAD, 0},
 		{"tail-after-head", "reuse", "the same, with a TID reused", TAIL_AFTER_HEAD, 0},
-		{"lane-type-only", "publishers", "a publisher looks at the type of its last page only", LANE_TYPE_ONLY, 0},
+		{"append-lock-type-only", "publishers", "a publisher looks at the type of its last page only", APPEND_TYPE_ONLY, 0},
 	};
 }

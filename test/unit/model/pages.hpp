@@ -28,9 +28,9 @@ struct PagesState
 /* variants of the rule for fresh pages */
 enum PagesRule : u8
 {
-	FRESH_UNDER_LANE,			/* the rule: locked under the lane if it is free to lock, checked again */
-	FRESH_WAIT,					/* under the lane, waiting for it */
-	FRESH_FIRST,				/* locked before the lane and kept */
+	FRESH_UNDER_APPEND_LOCK,			/* the rule: locked under the append lock if it is free to lock, checked again */
+	FRESH_WAIT,					/* under the append lock, waiting for it */
+	FRESH_FIRST,				/* locked before the append lock and kept */
 	FRESH_UNCHECKED				/* not checked again */
 };
 
@@ -39,7 +39,7 @@ struct PagesModel
 	typedef PagesState State;
 	typedef std::vector<Step<State>> Steps;
 
-	PagesRule	rule = FRESH_UNDER_LANE;
+	PagesRule	rule = FRESH_UNDER_APPEND_LOCK;
 	bool		empty = false;	/* no journal page yet */
 
 	enum { Z, T, J };			/* zero, tree, journal */

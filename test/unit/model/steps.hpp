@@ -9,7 +9,7 @@
 enum PC : u8
 {
 	DONE,
-	P_BEGIN, P_FIND, P_FIRST, P_LANE, P_TAKE, P_CHECK, P_ENDBATCH, P_COMMIT,
+	P_BEGIN, P_FIND, P_FIRST, P_APPEND_LOCK, P_TAKE, P_CHECK, P_ENDBATCH, P_COMMIT,
 	A_LEAF, A_TAKE,
 	W_HEAD, W_LOCK, W_READ, W_TRUNCATE, W_FREE, W_UNLOCK,
 	F_BEGIN, F_END,
@@ -79,7 +79,7 @@ inline void Model::start_batch(Proc &p, const Spec &spec) const
 		p.pc = A_LEAF;
 	}
 	else
-		p.pc = p.blk ? P_LANE : P_FIND;
+		p.pc = p.blk ? P_APPEND_LOCK : P_FIND;
 }
 
 inline void Model::publish(const State &s, int i, Steps &out) const
@@ -104,17 +104,17 @@ inline void Model::publish(const State &s, int i, Steps &out) const
 			{
 				p.blk = s.tail_blk;
 				p.seq = seq_of(s.tail);
-				p.pc = P_LANE;
+				p.pc = P_APPEND_LOCK;
 			}
 			return push(out, n, i, "metapage read: where the tail is");
 		case P_FIRST:
 			return append_first(s, i, out);
-		case P_LANE:
+		case P_APPEND_LOCK:
 			return append(s, i, out);
 		case P_TAKE:
 			return take_page(s, i, P_CHECK, out);
 		case P_CHECK:
-			p.pc = is_free(s, p.fresh) ? (p.blk ? P_LANE : P_FIND) : P_TAKE;
+			p.pc = is_free(s, p.fresh) ? (p.blk ? P_APPEND_LOCK : P_FIND) : P_TAKE;
 			if (p.pc == P_TAKE)
 				p.fresh = 0;
 			return push(out, n, i, p.fresh ? "page locked, is free, unlocked" : "page locked, is not free");
@@ -140,7 +140,7 @@ inline void Model::publish(const State &s, int i, Steps &out) const
 	}
 }
 
-/* no journal page yet: the metapage's lock is the lane */
+/* no journal page yet: the metapage's lock is the append lock */
 inline void Model::append_first(const State &s, int i, Steps &out) const
 {
 	State		n = s;
@@ -160,7 +160,7 @@ inline void Model::append_first(const State &s, int i, Steps &out) const
 	{
 		p.fresh = 0;
 		p.pc = P_TAKE;
-		return push(out, n, i, "page locked under the lane: no longer free");
+		return push(out, n, i, "page locked under the append lock: no longer free");
 	}
 	if (!is_free(s, p.fresh))
 		n.err = E_TWO_THINGS;
@@ -175,16 +175,16 @@ inline void Model::append_first(const State &s, int i, Steps &out) const
 	push(out, n, i, "first journal page made, batch appended (WAL)");
 }
 
-/* with the lane: the exclusive lock of the page believed to be the last */
+/* with the append lock: the exclusive lock of the page believed to be the last */
 inline void Model::append(const State &s, int i, Steps &out) const
 {
 	State		n = s;
 	Proc	   &p = n.p[i];
 	const Block &c = s.b[p.blk];
 	u8			set = p.batch ? procs[i].ents2 : procs[i].ents, to = p.blk;
-	const char *what = "lane locked: batch appended (WAL)";
+	const char *what = "append lock taken: batch appended (WAL)";
 
-	if (c.type != JOURNAL || (c.seq != p.seq && !off(LANE_TYPE_ONLY)))
+	if (c.type != JOURNAL || (c.seq != p.seq && !off(APPEND_TYPE_ONLY)))
 	{
 		p.blk = p.seq = 0;
 		p.pc = P_FIND;
@@ -207,11 +207,11 @@ inline void Model::append(const State &s, int i, Steps &out) const
 			n.b[to].type = JOURNAL;
 			n.b[to].seq = c.seq + 1;
 			p.fresh = 0;
-			what = "lane locked: page linked, batch appended (WAL)";
+			what = "append lock taken: page linked, batch appended (WAL)";
 		}
 		else
 		{
-			what = p.fresh ? "page locked under the lane: no longer free" : "lane locked: last page is full, needs a page";
+			what = p.fresh ? "page locked under the append lock: no longer free" : "append lock taken: last page is full, needs a page";
 			p.fresh = 0;
 			p.pc = P_TAKE;
 			return push(out, n, i, what);

@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_entry_cache.h
+ *	  The entry cache: what look-ups found in leaves, in shared memory.
+ *
+ * A look-up for one value that found one entry, and no more, in the tree keeps
+ * it here with the leaf's count of changes.  Another look-up for the value may
+ * take the entry instead of reading the leaf if that count is still the same
+ * once it has looked at the upper levels: the leaf is as it was then, and it
+ * is where entries with the value belong until it is changed itself.  An entry
+ * that has left an upper level before was put into the leaf before that, and
+ * the count had grown by then.
+ *
+ * Each change of a leaf is counted, while the leaf is locked exclusively
+ * (rel/cb_change.h).  Redo does not count; cached entries are neither kept nor
+ * looked for in recovery, nor by transactions that began in it.
+ *
+ * They are the attachment's whose buckets the look-up saw, so none is of
+ * another build of the index.  No function here takes a lock, allocates memory
+ * or raises an error; all may be called in critical sections.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_ENTRY_CACHE_H
+#define CB_ENTRY_CACHE_H
+
+#include "postgres.h"
+
+#include "access/itup.h"
+#include "core/cb_cacheset.h"
+#include "storage/block.h"
+#include "utils/rel.h"
+
+/* larger entries are not kept */
+#define CB_ENTRY_CACHE_MAX_TUPLE	(CB_CACHESET_DATA * sizeof(uint64))
+
+typedef union CbCachedTuple
+{
+	IndexTupleData header;
+	uint64		words[CB_CACHESET_DATA];
+} CbCachedTuple;
+
+extern void cb_entry_cache_shmem_request(uint64 pool_size);
+extern void cb_entry_cache_shmem_startup(uint64 pool_size);
+extern bool cb_entry_cache_is_kept(void);
+extern void cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash,
+								BlockNumber leaf, IndexTuple itup);
+extern bool cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash,
+								CbCachedTuple *tuple, BlockNumber *leaf);
+extern void cb_entry_cache_drop(uint64 attach_id, uint32 hash);
+
+#endif							/* CB_ENTRY_CACHE_H */
