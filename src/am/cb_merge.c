@@ -51,7 +51,8 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 	source->kind = CB_SOURCE_LEAF;
 	source->cur = cb_tree_search_page(&so->kd, &so->pos.bound, page, dir);
 	source->end = forward ? last + 1 : last;
-	if (source->cur != source->end && cb_merge_ends_inside(so, merge) &&
+	if (source->cur != source->end && !merge->leaf_open &&
+		cb_merge_ends_inside(so, merge) &&
 		!cb_merge_is_inside(so, merge, CbPageGetTuple(page, last)))
 		source->end = cb_tree_search_page(&so->kd, merge->far, page, dir);
 	if (!forward)
@@ -140,7 +141,7 @@ cb_merge_open_packed(CbScanOpaque so, CbMerge *merge)
 	source = &merge->sources[merge->nsources++];
 	source->kind = CB_SOURCE_PACKED;
 	source->cur = cb_merge_search_packed(so, &so->pos.bound);
-	source->end = cb_merge_ends_inside(so, merge) ?
+	source->end = cb_merge_ends_inside(so, merge) && !merge->leaf_open ?
 		cb_merge_search_packed_far(so, merge) :
 		forward ? so->cur->reader.npacked : 0;
 	if (!forward)
@@ -152,12 +153,15 @@ cb_merge_open_packed(CbScanOpaque so, CbMerge *merge)
 
 /*
  * Adds the entries of the leaf between the window's bounds: those of its
- * packed part, then the plain ones.  The leaf is share-locked, or a copy.
- * Comparison functions run, and a damaged packed part raises an error.
+ * packed part, then the plain ones.  A window of few entries compares each with
+ * the far bound; for others that is looked for.  The leaf is share-locked, or a
+ * copy.  Comparison functions run, and a damaged packed part raises an error.
  */
 void
 cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 {
+	merge->leaf_open = so->starting && cb_bound_is_at_end(&so->pos.bound) &&
+		cb_merge_ends_inside(so, merge);
 	cb_merge_open_packed(so, merge);
 	cb_merge_open_plain(so, merge);
 }
@@ -385,7 +389,8 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 			return true;
 		}
 		if (cb_merge_settle_leaf(scan, merge, source))
-			return true;
+			return !merge->leaf_open ||
+				cb_merge_is_inside(so, merge, source->head);
 	}
 	return false;
 }

@@ -48,6 +48,7 @@ typedef struct CbMerge
 {
 	int			step;			/* 1 forward, -1 backward */
 	const CbBound *far;			/* where the window ends */
+	bool		leaf_open;		/* the leaf's entries go on beyond it */
 	int			nsources;
 	CbSource	sources[CB_MERGE_MAX];
 	int			nordered;

@@ -147,6 +147,22 @@ cb_window_open_leaf(Relation rel, CbWindow *window)
 }
 
 /*
+ * Raises the error if the scan would not move on by a window that ends at the
+ * bound, which is one of a leaf, or, with no block, of a range of keys.
+ */
+static void
+cb_window_check_progress(CbScanOpaque so, IndexTuple bound, bool forward,
+						 BlockNumber blkno)
+{
+	int			cmp = cb_key_compare_bound(&so->kd, &so->pos.bound, bound);
+
+	if (forward ? cmp <= 0 : cmp >= 0)
+		cb_report_corrupt(so->kd.rel, blkno,
+						  "The scan makes no progress beyond the %s bounds.",
+						  blkno == InvalidBlockNumber ? "range's" : "page's");
+}
+
+/*
  * Ends the window at a bound, if that is nearer than far; returns whether it
  * is.
  */
@@ -160,6 +176,7 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
 	cmp = cb_key_compare_bound(&so->kd, &far->bound, bound);
 	if (forward ? cmp >= 0 : cmp <= 0)
 		return false;
+	cb_window_check_progress(so, bound, forward, InvalidBlockNumber);
 	cb_place_set_tuple(so, far, bound, false);
 	return true;
 }
@@ -203,11 +220,7 @@ cb_window_set_bounds(CbScanOpaque so, bool forward)
 		far->bound.kind = forward ? CB_BOUND_MAX : CB_BOUND_MIN;
 	else
 	{
-		int			cmp = cb_key_compare_bound(&so->kd, &so->pos.bound, bound);
-
-		if (forward ? cmp <= 0 : cmp >= 0)
-			cb_report_corrupt(so->kd.rel, window->leaf.blkno,
-							  "The scan makes no progress beyond the page's bounds.");
+		cb_window_check_progress(so, bound, forward, window->leaf.blkno);
 		cb_place_set_tuple(so, far, bound, false);
 		if (forward)
 			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer};

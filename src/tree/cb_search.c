@@ -168,6 +168,11 @@ cb_tree_search_page(const CbKeyDesc *kd, const CbBound *bound, Page page,
 	if (!leaf)
 		low++;
 
+	/* beside an end of the index all items mostly lie on one side */
+	if (low < high && cb_bound_is_at_end(bound) &&
+		cb_key_compare_bound(kd, bound, CbPageGetTuple(page, high - 1)) <= goal)
+		low = high;
+
 	/* everything before low is left of the bound, from high on right of it */
 	while (low < high)
 	{

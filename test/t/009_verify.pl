@@ -274,12 +274,14 @@ sub keep
 
 my $scan = 'SET statement_timeout = 60000; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; ';
 my $crashes = 0;
+my $hangs = 0;
 
 sub ask
 {
 	my ($sql) = @_;
 	my ($rc, $out, $err) = $ranges->psql('postgres', "\\set VERBOSITY verbose\n$sql");
 
+	$hangs++ if $err =~ /57014/;
 	if ($rc == 2 || $err =~ /terminat|server closed|PANIC/)
 	{
 		$crashes++;
@@ -355,6 +357,7 @@ foreach my $index (qw(r_k r_s))
 	ok($found > 0, "$index: damage is found");
 }
 is($crashes, 0, 'no damage ends the server');
+is($hangs, 0, 'nor lets a scan go round for ever');
 $ranges->start;
 sound($ranges, 'r', [ 'k', 's' ], 'whole again');
 
