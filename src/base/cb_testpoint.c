@@ -75,6 +75,7 @@ bool		cb_test_join = false;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
 bool		cb_test_read_ahead = false;
+bool		cb_test_lock_views = false;
 int			cb_test_heat_rate = 0;
 int			cb_test_heat_ahead = 0;
 static char *cb_test_points_string = NULL;
@@ -259,6 +260,12 @@ cb_testpoint_define_guc(void)
 							 "Whether scans read ahead even if all is in memory.",
 							 NULL,
 							 &cb_test_read_ahead,
+							 false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("cache_batch.test_lock_views",
+							 "Whether scans lock buckets even if these have nothing for them.",
+							 NULL,
+							 &cb_test_lock_views,
 							 false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_heat_rate",

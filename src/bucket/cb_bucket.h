@@ -29,9 +29,11 @@
  *					Always EXCL, and taken before the append lock
  *	set->lock		state, key, attach_id, from, the list of buckets, their
  *					ranges.  They are changed under set->publish and this one,
- *					EXCL, so holding either keeps them.  EXCL: nobody reads,
+ *					EXCL, so holding either keeps them.  EXCL: nobody pins,
  *					seals or unlinks
- *	bucket->lock	the bucket's list of chunks, and their sorted order
+ *	bucket->lock	the bucket's list of chunks, and their sorted order.  A list
+ *					is also read without a lock, by whoever wants to know that
+ *					there is nothing in it (cb_view.c)
  * No comparison, allocation, I/O or error under any of them, except that the
  * journal is appended to (in a critical section) under set->publish.  Under
  * set->lock, shared, nothing is waited for but bucket->lock, and nothing under
@@ -91,6 +93,8 @@ typedef struct CbBucket
 	LWLock		lock;
 	uint32		number;
 	uint32		set;			/* CB_NONE: free; set->lock EXCL */
+	cb_atomic32 removals;		/* counts when chunks are taken out of the
+								 * list; odd while they are */
 	uint32		nchunks;
 	uint32		chunks[CB_BUCKET_MAX_CHUNKS];	/* the last one may be active */
 	TimestampTz since;			/* when the oldest chunk was opened */
@@ -171,7 +175,8 @@ typedef struct CbBucketSet
 	uint32		compact_run;	/* leaves in turn that were not */
 	BlockNumber compact_leaf;	/* at whose right end to go on; 0: at that of
 								 * the tree */
-	uint32		layout_gen;		/* counts changes of the ranges; never reset */
+	uint32		layout_gen;		/* counts changes of the ranges, each before
+								 * it is made; never reset */
 	uint32		nbuckets;
 	uint32		buckets[CB_SET_MAX_BUCKETS];	/* in key order */
 } CbBucketSet;
@@ -269,6 +274,7 @@ extern void cb_set_share(CbBucketSet *set);
 /* both of its locks, to change it */
 extern bool cb_set_lock(CbBucketSet *set, bool wait);
 extern void cb_set_unlock(CbBucketSet *set);
+extern void cb_set_begin_change(CbBucketSet *set);
 
 extern CbBucketSet *cb_set_find(Relation rel);
 

@@ -4,7 +4,8 @@
  *	  Dividing ranges of buckets, and joining them.
  *
  * Under both locks of the bucket set, exclusively, so that nobody publishes,
- * reads a list or unlinks.  Dividing waits for them, as every flush waits to
+ * pins what a list has or unlinks; who reads a list without a lock is told by
+ * cb_set_begin_change().  Dividing waits for them, as every flush waits to
  * seal its chunks; joining, which can be done another time, does not.  Entries
  * never move (A5): the chunk that took entries is sealed, and each chunk is
  * listed by every bucket whose range it may overlap.
@@ -103,6 +104,7 @@ cb_layout_divide(CbBucketSet *set, uint32 i, IndexTuple separator)
 	number = cb_freelist_pop(&cb_pool->free_buckets);
 	if (number == CB_FREELIST_NONE)
 		return false;
+	cb_set_begin_change(set);
 	right = &cb_pool_buckets[number];
 	right->set = set->number;
 	right->nchunks = 0;
@@ -119,7 +121,6 @@ cb_layout_divide(CbBucketSet *set, uint32 i, IndexTuple separator)
 			(set->nbuckets - i - 1) * sizeof(uint32));
 	set->buckets[i + 1] = number;
 	set->nbuckets++;
-	set->layout_gen++;
 	return true;
 }
 
@@ -152,8 +153,8 @@ cb_layout_lists(const CbBucket *bucket, uint32 number)
 
 /*
  * Joins buckets i and i + 1, which together have no more chunks than one may
- * list.  Both locks are held; the buckets' own are not needed, as nobody reads
- * a list.
+ * list.  Both locks are held; the buckets' own are not needed, as nobody pins
+ * what a list has.
  */
 static void
 cb_layout_join(CbBucketSet *set, uint32 i)
@@ -161,6 +162,7 @@ cb_layout_join(CbBucketSet *set, uint32 i)
 	CbBucket   *left = &cb_pool_buckets[set->buckets[i]];
 	CbBucket   *right = &cb_pool_buckets[set->buckets[i + 1]];
 
+	cb_set_begin_change(set);
 	cb_layout_seal_active(left);
 	cb_layout_seal_active(right);
 	for (uint32 j = 0; j < right->nchunks; j++)
@@ -181,7 +183,6 @@ cb_layout_join(CbBucketSet *set, uint32 i)
 	set->nbuckets--;
 	memmove(&set->buckets[i + 1], &set->buckets[i + 2],
 			(set->nbuckets - i - 1) * sizeof(uint32));
-	set->layout_gen++;
 }
 
 /*

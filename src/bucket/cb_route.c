@@ -5,8 +5,9 @@
  *
  * Keys are compared with no lock held, so a backend routes with a private
  * copy of the lower bounds of an attachment's buckets.  The copy is a hint:
- * whoever uses the result compares attach_id and layout_gen under the
- * bucket set's lock, and asks again if they have changed.
+ * whoever uses the result compares attach_id and layout_gen, under the bucket
+ * set's lock or after what was read without it, and asks again if they have
+ * changed.
  *
  *-------------------------------------------------------------------------
  */

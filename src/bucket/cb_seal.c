@@ -108,8 +108,11 @@ cb_seal_unlink_all(CbBucket *bucket, CbPoolChunk **chunks, int n,
 				   TimestampTz now)
 {
 	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+	cb_store_relaxed(&bucket->removals, cb_load_relaxed(&bucket->removals) + 1);
+	pg_write_barrier();
 	for (int i = 0; i < n; i++)
 		cb_seal_unlink(bucket, chunks[i], now);
+	cb_store_release(&bucket->removals, cb_load_relaxed(&bucket->removals) + 1);
 	LWLockRelease(&bucket->lock);
 }
 

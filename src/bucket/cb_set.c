@@ -148,6 +148,18 @@ cb_set_unlock(CbBucketSet *set)
 	LWLockRelease(&set->publish);
 }
 
+/*
+ * To be called before the ranges are changed, or the buckets given up; both locks
+ * are held, EXCL.  Whoever reads a list without a lock, and finds in it what is
+ * stored after this, finds the count raised, too (cb_view_has_nothing()).
+ */
+void
+cb_set_begin_change(CbBucketSet *set)
+{
+	set->layout_gen++;
+	pg_write_barrier();
+}
+
 /* ---------- finding ---------- */
 
 static inline CbSetCache *
@@ -309,6 +321,8 @@ cb_set_has_owner(const CbBucketSet *set)
 static void
 cb_set_clear(CbBucketSet *set)
 {
+	set->attach_id = 0;
+	cb_set_begin_change(set);
 	for (uint32 i = 0; i < set->nbuckets; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[set->buckets[i]];
@@ -327,8 +341,6 @@ cb_set_clear(CbBucketSet *set)
 		cb_freelist_push(&cb_pool->free_buckets, bucket->number);
 	}
 	set->nbuckets = 0;
-	set->layout_gen++;
-	set->attach_id = 0;
 	set->state = CB_SET_EMPTY;
 }
 
@@ -751,6 +763,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	CbAttach   *attach = arg;
 	CbBucketSet *set = attach->set;
 
+	cb_set_begin_change(set);
 	if (!cb_attach_make_buckets(attach))
 		return 0;
 	set->from = set->head = head;
@@ -770,7 +783,6 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&set->compact_at, 0);
 	set->compacted_at = attach->now;
 	set->compact_leaf = 0;
-	set->layout_gen++;
 	set->attach_id = cb_fetch_add(&cb_pool->next_attach_id, 1);
 	set->state = CB_SET_ATTACHED;
 	return 0;

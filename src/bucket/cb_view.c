@@ -48,6 +48,68 @@ cb_view_is_filtered(const CbBucketView *view, uint32 chunk)
 }
 
 /*
+ * What a scan has to know of an attachment, beside what its buckets hold.  Read
+ * before the bucket's list is.
+ */
+static void
+cb_view_read_positions(CbBucketView *view)
+{
+	const CbBucketSet *set = view->set;
+
+	view->from = set->from;
+	view->swept = cb_load_acquire(&set->tail) >= view->from;
+	view->again = cb_load_acquire(&set->again);
+}
+
+/*
+ * Has bucket i nothing that the scan wants?  Takes no lock and writes nothing
+ * that others read, so any number of processes can look for what is not there.
+ * False: it may have something, or it is being changed.
+ *
+ * The list is that of one moment, if no chunk was taken out of it meanwhile, and
+ * the ranges are still those that led to it.  What is added meanwhile has been
+ * published since the scan began, or comes from the journal, of which the
+ * positions tell, as they were before.  A chunk that is listed is not used for
+ * anything else.
+ */
+static bool
+cb_view_has_nothing(CbBucketView *view, const CbRouter *router, uint32 i)
+{
+	volatile const CbBucketSet *set = view->set;
+	volatile const CbBucket *bucket = &cb_pool_buckets[set->buckets[i]];
+	uint32		removals = cb_load_acquire(&bucket->removals);
+	uint32		nchunks;
+	uint64		spills;
+
+#ifdef CB_TESTPOINTS
+	if (cb_test_lock_views)
+		return false;
+#endif
+	cb_view_read_positions(view);
+	pg_read_barrier();
+	nchunks = bucket->nchunks;
+	if (removals % 2 != 0 || nchunks > CB_BUCKET_MAX_CHUNKS)
+		return false;
+	for (uint32 j = 0; j < nchunks; j++)
+	{
+		if (!cb_view_is_filtered(view, bucket->chunks[j]))
+			return false;
+		CB_TEST_POINT("view-filtered");
+	}
+	/* set before a chunk leaves the list; of this attachment, if that stands */
+	pg_read_barrier();
+	spills = cb_load_acquire(&view->set->spills);
+	if (cb_load_relaxed(&bucket->removals) != removals ||
+		set->attach_id != router->attach_id ||
+		set->layout_gen != router->layout_gen)
+		return false;
+	view->spills = spills;
+	view->attach_id = router->attach_id;
+	view->bucket = &cb_pool_buckets[bucket->number];
+	return true;
+}
+
+/*
  * Pins what the bucket's list has, as far as the scan wants it.  set->lock is
  * shared; the slot has room.
  */
@@ -100,9 +162,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 		return false;
 	}
 	view->attach_id = set->attach_id;
-	view->from = set->from;
-	view->swept = cb_load_acquire(&set->tail) >= set->from;
-	view->again = cb_load_acquire(&set->again);
+	cb_view_read_positions(view);
 	view->bucket = &cb_pool_buckets[set->buckets[i]];
 	CB_TEST_POINT("view-pin");
 	cb_view_pin_chunks(view);
@@ -110,9 +170,6 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	pg_read_barrier();
 	view->spills = cb_load_acquire(&set->spills);
 	LWLockRelease(&set->lock);
-
-	view->lo = cb_route_fence(router, i);
-	view->hi = i + 1 < router->nbuckets ? cb_route_fence(router, i + 1) : NULL;
 	return true;
 }
 
@@ -143,10 +200,18 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir
 	for (;;)
 	{
 		CbRouter   *router = cb_route_get(kd, view->set);
+		uint32		i;
 
-		if (router == NULL ||
-			cb_view_pin(view, router, cb_route_bound(kd, router, bound, dir)))
+		if (router == NULL)
 			return;
+		i = cb_route_bound(kd, router, bound, dir);
+		if (cb_view_has_nothing(view, router, i) || cb_view_pin(view, router, i))
+		{
+			view->lo = cb_route_fence(router, i);
+			view->hi = i + 1 < router->nbuckets ?
+				cb_route_fence(router, i + 1) : NULL;
+			return;
+		}
 		cb_slot_release_to(view->mark);
 		CHECK_FOR_INTERRUPTS();
 	}

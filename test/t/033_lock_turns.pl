@@ -128,7 +128,7 @@ sub take_turns
 	foreach my $session ($one, $other)
 	{
 		$session->{psql}->query_safe($query);
-		$session->{psql}->query_safe("SET cache_batch.test_points = '$point=stop'");
+		$session->{psql}->query_safe("SET cache_batch.test_lock_views = on; SET cache_batch.test_points = '$point=stop'");
 	}
 	$reader->{psql}->query_safe("SELECT count(*) FROM $table WHERE k = 1");
 	$reader->{psql}->query_safe("SET cache_batch.test_points = 'view-sorted=count'");
