@@ -147,7 +147,7 @@ extern bool cb_test_join;		/* the same: join buckets that are flushed? */
 extern int	cb_test_run_min;	/* the same: entries of a run, at least */
 extern bool cb_test_spill;		/* the same: do flushes on request spill? */
 extern bool cb_test_read_ahead; /* the same: do scans, with all in memory? */
-extern bool cb_test_lock_views; /* do scans lock buckets without need? */
+extern bool cb_test_lock_views; /* the same: do scans lock without need? */
 extern int	cb_test_heat_rate;	/* the same: one in so many visits is sampled */
 extern int	cb_test_heat_ahead; /* the same: epochs added to the clock */
 extern void cb_testpoint_hit(const char *name);

@@ -3,7 +3,8 @@
  * cb_view.c
  *	  Reading a bucket: what a scan pins, and how it finds entries in it.
  *
- * The bucket's list, its range and the counts of its chunks are read at one
+ * Mostly a bucket has nothing that the scan wants, which is seen without a lock.
+ * Else its list, its range and the counts of its chunks are read at one
  * moment, under its lock; the entries below the counts never change, so they
  * are searched later with no lock, as long as the chunks are pinned.
  *

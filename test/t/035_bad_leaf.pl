@@ -197,15 +197,52 @@ with_workers('workers', conf => '');
 
 # ---------- a scan while a sweep sends an entry up ----------
 
+# Until somebody waits for the advisory lock.
+sub await_lock
+{
+	my ($lock, $failure) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $lock")
+	  or die $failure;
+	return;
+}
+
+# A session with a scan that has stopped at the point, and waits for lock 7; its
+# answer is "found|" and how many rows.
+sub scan_stopped_at
+{
+	my ($point, $from) = @_;
+	my $scan = $node->background_psql('postgres');
+
+	$scan->query_safe("SET enable_seqscan = off; SET enable_bitmapscan = off; SET cache_batch.test_points = '$point=wait:7'");
+	$scan->query_until(qr/begun/, "\\echo begun\nSELECT 'found', count(*) FROM $from;\n");
+	await_lock(7, 'the scan does not wait');
+	return $scan;
+}
+
+# A scan of c that has stopped at the point, and a sweep that has been at work since;
+# the session that holds lock 7, and the scan's.
+sub swept_beside_scan
+{
+	my ($point, $condition) = @_;
+	my $holder = $node->background_psql('postgres');
+
+	$holder->query_safe('SELECT pg_advisory_lock(7), pg_advisory_lock(8)');
+	ask('INSERT INTO c VALUES (3)');
+	await_lock(8, 'no worker comes');
+	my $scan = scan_stopped_at($point, "c WHERE $condition");
+	$holder->query_safe('SELECT pg_advisory_unlock(8)');
+	$node->poll_query_until('postgres', q(SELECT swept FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k'))
+	  or die 'the journal is not swept';
+	return ($holder, $scan);
+}
+
 SKIP:
 {
 	skip 'needs a build with TESTPOINTS=1', 15 unless test_points_built($node);
 
 	my $alone = q(SET cache_batch.test_points = '';);
-	my $scan_waits = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SET cache_batch.test_points = 'scan-copy-journal=wait:7');
-	my $find = "\\echo begun\nSELECT 'found', count(*) FROM c WHERE k < 3;\n";
-	my $holder;
-	my $scan;
 
 	# other indexes take all bucket sets
 	my $take = q(DO $$ BEGIN PERFORM pg_sleep(1.2); FOR i IN 1 .. 260 LOOP
@@ -215,7 +252,6 @@ SKIP:
 
 	ask(q(CREATE TABLE c (k int); CREATE INDEX c_k ON c USING cachebatch (k);
 		ALTER SYSTEM SET cache_batch.max_delay = '1h'));
-	my $waits = 'SELECT count(*) > 0 FROM pg_locks WHERE locktype = \'advisory\' AND NOT granted AND objid = ';
 
 	# before it reads the journal, and when it has seen that no chunk has its key
 	foreach my $case ([ 'scan-copy-journal', 'k < 3' ], [ 'view-filtered', 'k = 1' ])
@@ -225,17 +261,8 @@ SKIP:
 		ask(q(ALTER DATABASE postgres SET cache_batch.test_points = 'worker-flush=wait:8,sweep-try=error:1'));
 		ask('INSERT INTO c VALUES (1), (2)');
 		crash_restart($node);
-		$holder = $node->background_psql('postgres');
-		$holder->query_safe('SELECT pg_advisory_lock(7), pg_advisory_lock(8)');
-		ask('INSERT INTO c VALUES (3)');
-		$node->poll_query_until('postgres', $waits . 8) or die 'no worker comes';
-		$scan = $node->background_psql('postgres');
-		$scan->query_safe($scan_waits =~ s/scan-copy-journal/$point/r);
-		$scan->query_until(qr/begun/, $find =~ s/k < 3/$condition/r);
-		$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
-		$holder->query_safe('SELECT pg_advisory_unlock(8)');
-		$node->poll_query_until('postgres', q(SELECT swept FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k'))
-		  or die 'the journal is not swept';
+		my ($holder, $scan) = swept_beside_scan($point, $condition);
+
 		is(ask(q(SELECT sum(entries) FROM cache_batch_bucket_list('c_k'))), '2', 'an entry that met an error is in its bucket');
 		$holder->query_safe('SELECT pg_advisory_unlock(7)');
 		like($scan->query('SELECT 1'), qr/found\|2/, 'and a scan that was at work finds it');
@@ -254,17 +281,8 @@ SKIP:
 	ask(q(ALTER SYSTEM SET cache_batch.pool_size = '4MB'));	# room for all of them
 	ask('INSERT INTO c VALUES (1), (2)');
 	crash_restart($node);
-	$holder = $node->background_psql('postgres');
-	$holder->query_safe('SELECT pg_advisory_lock(7), pg_advisory_lock(8)');
-	ask('INSERT INTO c VALUES (3)');
-	$node->poll_query_until('postgres', $waits . 8) or die 'no worker comes';
-	$scan = $node->background_psql('postgres');
-	$scan->query_safe($scan_waits);
-	$scan->query_until(qr/begun/, $find);
-	$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
-	$holder->query_safe('SELECT pg_advisory_unlock(8)');
-	$node->poll_query_until('postgres', q(SELECT swept FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k'))
-	  or die 'the journal is not swept';
+	my ($holder, $scan) = swept_beside_scan('scan-copy-journal', 'k < 3');
+
 	ask($take);
 	is(ask(q(SELECT count(*) FROM cache_batch_stat_buckets WHERE indexrelname = 'c_k')), '0', 'its bucket set is gone');
 	$holder->query_safe('SELECT pg_advisory_unlock(7)');
@@ -289,10 +307,7 @@ SKIP:
 	cmp_ok(ask(q(SELECT sum(chunks) FROM cache_batch_bucket_list('d_k'))), '>', 1, 'there are two chunks or more');
 	$holder = $node->background_psql('postgres');
 	$holder->query_safe('SELECT pg_advisory_lock(7)');
-	$scan = $node->background_psql('postgres');
-	$scan->query_safe($scan_waits =~ s/scan-copy-journal/view-filtered/r);
-	$scan->query_until(qr/begun/, $find =~ s/c WHERE k < 3/d WHERE k = 777/r);
-	$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
+	$scan = scan_stopped_at('view-filtered', 'd WHERE k = 777');
 	ask($take);
 	is(ask(q(SELECT count(*) FROM cache_batch_stat_buckets WHERE indexrelname = 'd_k')), '0', 'both are gone');
 	$holder->query_safe('SELECT pg_advisory_unlock(7)');
@@ -307,15 +322,12 @@ SKIP:
 	$holder = $node->background_psql('postgres');
 	$holder->query_safe('SELECT pg_advisory_lock(7), pg_advisory_lock(8), pg_advisory_lock(9)');
 	ask(qq($alone INSERT INTO c VALUES (3)));
-	$node->poll_query_until('postgres', $waits . 8) or die 'no worker comes';
+	await_lock(8, 'no worker comes');
 	ask($alone . $take);
 	ask(q(SELECT pg_sleep(1.2)));	# so that it gets one of them
 	$holder->query_safe('SELECT pg_advisory_unlock(8)');
-	$node->poll_query_until('postgres', $waits . 9) or die 'the sweep does not publish';
-	$scan = $node->background_psql('postgres');
-	$scan->query_safe($scan_waits);
-	$scan->query_until(qr/begun/, $find);
-	$node->poll_query_until('postgres', $waits . 7) or die 'the scan does not wait';
+	await_lock(9, 'the sweep does not publish');
+	$scan = scan_stopped_at('scan-copy-journal', 'c WHERE k < 3');
 	$holder->query_safe('SELECT pg_advisory_unlock(9)');
 	$node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM cache_batch_stat_workers WHERE state = 'flushing'))
 	  or die 'the sweep does not end';
