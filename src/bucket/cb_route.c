@@ -281,21 +281,18 @@ cb_route_get(const CbKeyDesc *kd, CbBucketSet *set)
 	return router;
 }
 
-/* Narrows down where a number belongs, as far as numbers alone tell. */
-static void
-cb_route_number(const CbRouter *router, int64 number, uint32 *low, uint32 *high)
+/*
+ * The last of the buckets whose bound is less than the number; the first one has
+ * none.  Where a number belongs cannot be foreseen, so no branch depends on it.
+ */
+static uint32
+cb_route_number(const CbRouter *router, int64 number)
 {
-	while (*high - *low > 1)
-	{
-		uint32		mid = *low + (*high - *low) / 2;
+	uint32		low = 0;
 
-		if (router->numbers[mid] == number)
-			return;
-		if (router->numbers[mid] < number)
-			*low = mid;
-		else
-			*high = mid;
-	}
+	for (uint32 n = router->nbuckets; n > 1; n -= n / 2)
+		low += router->numbers[low + n / 2] < number ? n / 2 : 0;
+	return low;
 }
 
 /*
@@ -312,8 +309,13 @@ cb_route_bound(const CbKeyDesc *kd, const CbRouter *router, const CbBound *bound
 	int			limit = ScanDirectionIsForward(dir) ? 0 : -1;
 
 	if (bound->kind == CB_BOUND_KEYS && bound->is_number && router->has_numbers)
-		cb_route_number(router, DatumGetInt64(bound->keys[0].sk_argument),
-						&low, &high);
+	{
+		int64		number = DatumGetInt64(bound->keys[0].sk_argument);
+
+		low = cb_route_number(router, number);
+		if (low + 1 < high && router->numbers[low + 1] > number)
+			high = low + 1;
+	}
 	while (high - low > 1)
 	{
 		uint32		mid = low + (high - low) / 2;

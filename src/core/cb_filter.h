@@ -64,13 +64,12 @@ cb_filter_may_hold(const cb_atomic64 *filter, uint32_t nlines, uint32_t hash)
 {
 	cb_atomic64 *line = cb_filter_line((cb_atomic64 *) filter, nlines, hash);
 	uint32_t	bits = cb_filter_mix(hash);
+	uint64_t	held = 1;
 
+	/* which bits are set cannot be foreseen, so no branch depends on one */
 	for (int i = 0; i < CB_FILTER_BITS; i++, bits >>= 9)
-	{
-		if ((cb_load_relaxed(&line[(bits >> 6) & 7]) >> (bits & 63) & 1) == 0)
-			return false;
-	}
-	return true;
+		held &= cb_load_relaxed(&line[(bits >> 6) & 7]) >> (bits & 63);
+	return held != 0;
 }
 
 #endif							/* CB_FILTER_H */
