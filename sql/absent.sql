@@ -89,6 +89,36 @@ COMMIT;
 SELECT count(*), sum(k), min(n) FROM (SELECT k, n FROM absent WHERE k IS NOT NULL ORDER BY k, n LIMIT 20) s;
 SELECT count(*), sum(k), min(n) FROM (SELECT k, n FROM absent WHERE k IS NOT NULL ORDER BY k DESC, n DESC LIMIT 20) s;
 SELECT count(*) FROM (SELECT k FROM absent ORDER BY k DESC, n DESC) s;
+
+-- the same where the bucket at the end has entries in order (with ctid the table is read)
+CREATE FUNCTION absent_ends() RETURNS TABLE (low boolean, high boolean, ends boolean) LANGUAGE sql AS $$
+SELECT (SELECT array_agg(k) FROM (SELECT k FROM absent ORDER BY k LIMIT 30) s) =
+		(SELECT array_agg(k) FROM (SELECT k FROM (SELECT k, ctid FROM absent OFFSET 0) a ORDER BY k LIMIT 30) s),
+	(SELECT array_agg(k) FROM (SELECT k FROM absent ORDER BY k DESC LIMIT 30) s) IS NOT DISTINCT FROM
+		(SELECT array_agg(k) FROM (SELECT k FROM (SELECT k, ctid FROM absent OFFSET 0) a ORDER BY k DESC LIMIT 30) s),
+	(SELECT (min(k), max(k)) FROM absent) = (SELECT (min(k), max(k)) FROM (SELECT k, ctid FROM absent OFFSET 0) a)
+$$;
+DELETE FROM absent WHERE k IS NULL;
+INSERT INTO absent SELECT i * 30 - 7000, i FROM generate_series(1, 500) i;
+INSERT INTO absent SELECT i * 50 - 6990, i FROM generate_series(500, 1, -1) i;
+SELECT count(*) FROM generate_series(1, 10) i, LATERAL (SELECT k FROM absent WHERE k > -10000 + 0 * i ORDER BY k OFFSET 0) s;
+SELECT count(*) > 0 AS buckets, sum(chunks) > 0 AS chunks, sum(entries) = sum(sorted_entries) AS sorted
+FROM cache_batch_bucket_list('absent_k');
+EXPLAIN (COSTS off) SELECT k FROM absent ORDER BY k DESC LIMIT 30;
+SELECT * FROM absent_ends();
+-- the first entries belong to rows that are gone
+DELETE FROM absent WHERE k IN (SELECT k FROM absent ORDER BY k DESC LIMIT 3) OR k IN (SELECT k FROM absent ORDER BY k LIMIT 3);
+SELECT * FROM absent_ends();
+SELECT * FROM absent_ends();
+-- a publication that is not in order yet; then nulls
+INSERT INTO absent SELECT 20000 - i, i FROM generate_series(1, 20) i;
+SELECT * FROM absent_ends();
+INSERT INTO absent SELECT NULL, i FROM generate_series(1, 15) i;
+SELECT * FROM absent_ends();
+SELECT count(*) FROM generate_series(1, 40) i, LATERAL (SELECT k FROM absent ORDER BY k DESC, i LIMIT 250) s;
+SELECT sum(entries) = sum(sorted_entries) AS sorted FROM cache_batch_bucket_list('absent_k');
+SELECT * FROM absent_ends();
+DROP FUNCTION absent_ends;
 DROP TABLE absent, absent_asked;
 DROP FUNCTION absent_ask;
 

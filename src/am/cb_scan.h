@@ -167,8 +167,7 @@ typedef struct CbScanOpaqueData
 	CbBucketView view;			/* while a window is read */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		in_range;		/* the window has a range in ranges */
-	IndexTuple	range_low;		/* bounds of the window's range, while it is */
-	IndexTuple	range_high;		/* read; NULL: none */
+	CbRangeBounds range;		/* of the window, while it is read */
 	CbPlace		pos;			/* where the next window starts */
 	bool		starting;		/* it has had no window yet */
 	CbScanAhead ahead;

@@ -12,7 +12,7 @@
  *
  * Where the upper levels have nothing, the first window of a scan, which is
  * short, is read from the leaf itself under its lock; so is one at an end of
- * the index, which is shorter, where only chunks in order have something.
+ * the index, which is shorter, for which the bucket's first entry was copied.
  *
  * In recovery a run of an upper level can be given up before it is read: then
  * all three are done again (cb_window_range.c).
@@ -249,8 +249,7 @@ cb_window_is_read_in_place(CbScanOpaque so)
 {
 	return so->starting && so->upper->nruns == 0 &&
 		(!so->in_range || so->ranges->nwanted == 0) &&
-		(so->view.nchunks == 0 || (cb_bound_is_at_end(&so->pos.bound) &&
-								   cb_bucket_view_is_sorted(&so->view)));
+		so->view.nchunks == 0;
 }
 
 /*

@@ -57,8 +57,22 @@ cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	cb_window_set_hash(so);
+	so->view.wants_end = so->starting && cb_bound_is_at_end(&so->pos.bound);
 	cb_bucket_view_open(&so->kd, &so->pos.bound, dir, &so->view);
 	CB_TEST_POINT("scan-bucket-pinned");
+}
+
+/* Adds the one entry that was copied, which the window ends at. */
+static void
+cb_window_open_end(CbScanOpaque so, CbMerge *merge)
+{
+	CbSource   *source = &merge->sources[merge->nsources++];
+
+	source->kind = CB_SOURCE_CHUNK;
+	source->chunk = &so->view.ends;
+	source->range = (CbChunkRange) {.n = 1,.order = &so->view.end_place,.stride = 1,.open = true};
+	source->first = source->cur = 0;
+	source->end = merge->step;
 }
 
 /*
@@ -73,6 +87,11 @@ cb_window_open_bucket(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	const CbBound *lo = forward ? &near->bound : &far->bound;
 	const CbBound *hi = forward ? &far->bound : &near->bound;
 
+	if (so->view.end != NULL)
+	{
+		cb_window_open_end(so, merge);
+		return;
+	}
 	cb_bucket_view_search(&so->kd, &so->view, &near->bound);
 	for (int i = 0; i < so->view.nchunks; i++)
 	{

@@ -64,7 +64,7 @@ cb_window_has_whole_value(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	return cb_window_ends_value(scan, so->view.hi) &&
-		cb_window_ends_value(scan, so->range_high);
+		cb_window_ends_value(scan, so->range.high);
 }
 
 /*

@@ -163,11 +163,12 @@ cb_window_check_progress(CbScanOpaque so, IndexTuple bound, bool forward,
 }
 
 /*
- * Ends the window at a bound, if that is nearer than far; returns whether it
- * is.
+ * Ends the window at a bound, or after it, if that is nearer than far; returns
+ * whether it is.
  */
 static bool
-cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
+cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound,
+				  bool after)
 {
 	int			cmp;
 
@@ -177,7 +178,7 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
 	if (forward ? cmp >= 0 : cmp <= 0)
 		return false;
 	cb_window_check_progress(so, bound, forward, InvalidBlockNumber);
-	cb_place_set_tuple(so, far, bound, false);
+	cb_place_set_tuple(so, far, bound, after);
 	return true;
 }
 
@@ -185,7 +186,8 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound)
  * Ends the window where the bucket's range ends, or the range buffer's, if
  * that is nearer than the leaf's bound; returns whether it is.  These were
  * bounds of leaves once, so they seldom are: where a leaf has taken over its
- * left neighbour's range, or a part of it.
+ * left neighbour's range, or a part of it.  Of a bucket of which only the first
+ * entry was copied nothing is known beyond that.
  */
 static bool
 cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
@@ -193,9 +195,10 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 	bool		clipped;
 
 	clipped = cb_window_clip_at(so, far, forward,
-								forward ? so->view.hi : so->view.lo);
+								forward ? so->view.hi : so->view.lo, false);
 	clipped |= cb_window_clip_at(so, far, forward,
-								 forward ? so->range_high : so->range_low);
+								 forward ? so->range.high : so->range.low, false);
+	clipped |= cb_window_clip_at(so, far, forward, so->view.end, forward);
 	return clipped;
 }
 

@@ -185,8 +185,8 @@ cb_window_find_range(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 	cb_window_read_range(scan, buf);
 	UnlockReleaseBuffer(buf);
 	so->in_range = true;
-	so->range_low = so->ranges->state.low;
-	so->range_high = so->ranges->state.high;
+	so->range.low = so->ranges->state.low;
+	so->range.high = so->ranges->state.high;
 }
 
 /*
@@ -204,16 +204,12 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 		.attach_id = view->attach_id,
 		.spills = view->spills
 	};
-	const CbRangeSeen *seen = cb_range_seen_lacks(&so->kd, &now, &so->pos.bound,
-												  dir, view->has_hash ?
-												  &view->hash : NULL,
-												  scan->xs_snapshot,
-												  &so->range_low,
-												  &so->range_high);
 
-	if (seen != NULL)
+	if (cb_range_seen_lacks(&so->kd, &now, &so->pos.bound, dir,
+							view->has_hash ? &view->hash : NULL,
+							scan->xs_snapshot, &so->range))
 	{
-		if (so->starting && seen->npages > 0)
+		if (so->starting && so->range.has_runs)
 			cb_throttle_note_scan();
 		return true;
 	}
@@ -263,7 +259,7 @@ cb_window_copy_range(IndexScanDesc scan, ScanDirection dir)
 	BlockNumber root = cb_window_range_root(so);
 
 	so->in_range = false;
-	so->range_low = so->range_high = NULL;
+	so->range.low = so->range.high = NULL;
 	if (root == 0)
 		return;
 	if (!cb_window_may_have_seen(scan))

@@ -360,6 +360,9 @@ extern int	cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 
 /* ---------- reading (cb_view.c) ---------- */
 
+/* bytes of first entries that a view has room for, together */
+#define CB_VIEW_END_DATA	1024
+
 /* what a scan has pinned of one bucket */
 typedef struct CbBucketView
 {
@@ -375,6 +378,14 @@ typedef struct CbBucketView
 	CbSlotMark	mark;
 	bool		has_hash;		/* set by the scan: it wants this key only */
 	uint32		hash;
+	bool		wants_end;		/* set by the scan: mostly the first entry
+								 * does */
+	IndexTuple	end;			/* the bucket's first entry as the scan goes,
+								 * a copy: nothing else of it is pinned; or
+								 * NULL */
+	CbChunk		ends;			/* over end_data, which has it */
+	uint16		end_place;		/* in ends */
+	char		end_data[CB_VIEW_END_DATA] pg_attribute_aligned(8);
 	int			nchunks;
 	struct
 	{
@@ -388,7 +399,6 @@ typedef struct CbBucketView
 
 extern void cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound,
 								ScanDirection dir, CbBucketView *view);
-extern bool cb_bucket_view_is_sorted(const CbBucketView *view);
 extern bool cb_bucket_view_is_late(const CbBucketView *view);
 
 /*

@@ -111,18 +111,72 @@ cb_view_has_nothing(CbBucketView *view, const CbRouter *router, uint32 i)
 }
 
 /*
- * Pins what the bucket's list has, as far as the scan wants it.  set->lock is
- * shared; the slot has room.
+ * Copies the first entry of each chunk as the scan goes.  The bucket is locked.
+ * False: a chunk is not in order, or there is no room.
+ */
+static bool
+cb_view_copy_ends(CbBucketView *view, ScanDirection dir)
+{
+	const CbBucket *bucket = view->bucket;
+
+	view->ends.data = view->end_data;
+	view->ends.used = 0;
+	for (uint32 i = 0; i < bucket->nchunks; i++)
+	{
+		CbChunk    *chunk = &cb_pool_chunks[bucket->chunks[i]].chunk;
+		uint32		n = cb_chunk_count(chunk);
+		uint32		rank = ScanDirectionIsForward(dir) ? 0 : n - 1;
+		IndexTuple	itup;
+		Size		size;
+
+		if (n == 0)
+			continue;
+		if (cb_load_relaxed(&chunk->nsorted) < n)
+			return false;
+		itup = (IndexTuple) cb_chunk_at(chunk, cb_chunk_item(chunk, rank)->order);
+		size = CB_CHUNK_ALIGN(IndexTupleSize(itup));
+		if (view->ends.used + size > CB_VIEW_END_DATA)
+			return false;
+		memcpy(view->end_data + view->ends.used, itup, size);
+		view->ends.used += size;
+	}
+	return true;
+}
+
+/*
+ * The first of the entries that were copied becomes the view's end.  False:
+ * one of them is not beyond the bound.  Comparisons run.
+ */
+static bool
+cb_view_choose_end(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
+				   CbBucketView *view)
+{
+	for (uint32 at = 0; at < view->ends.used;)
+	{
+		IndexTuple	itup = (IndexTuple) (view->end_data + at);
+		int			cmp = cb_key_compare_bound(kd, bound, itup);
+
+		if (ScanDirectionIsForward(dir) ? cmp <= 0 : cmp > 0)
+			return false;
+		if (view->end == NULL || cb_key_compare(kd, itup, view->end) * dir < 0)
+		{
+			view->end = itup;
+			view->end_place = at / 8;
+		}
+		at += CB_CHUNK_ALIGN(IndexTupleSize(itup));
+	}
+	return true;
+}
+
+/*
+ * Pins what the bucket's list has, as far as the scan wants it.  The bucket is
+ * locked; the slot has room.
  */
 static void
 cb_view_pin_chunks(CbBucketView *view)
 {
 	CbBucket   *bucket = view->bucket;
 
-	/* a publication that this scan must see was over before it began */
-	if (bucket->nchunks == 0)
-		return;
-	LWLockAcquire(&bucket->lock, LW_SHARED);
 	for (uint32 i = 0; view->has_hash && i < bucket->nchunks; i++)
 		__builtin_prefetch(cb_filter_line(cb_pool_filter(bucket->chunks[i]),
 										  cb_pool->filter_lines, view->hash));
@@ -142,15 +196,16 @@ cb_view_pin_chunks(CbBucketView *view)
 		view->chunks[n].left = 0;
 		view->nchunks++;
 	}
-	LWLockRelease(&bucket->lock);
 }
 
 /*
- * Pins bucket i if the router is up to date; false: it is not, and nothing is
- * pinned.  No LWLock is held on entry, nor on return.
+ * Copies the chunks' first entries, or pins the chunks, if the router is up to
+ * date; false: it is not, and nothing is pinned.  No LWLock is held on entry,
+ * nor on return.
  */
 static bool
-cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
+cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i,
+			ScanDirection dir)
 {
 	CbBucketSet *set = view->set;
 
@@ -166,7 +221,18 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	cb_view_read_positions(view);
 	view->bucket = &cb_pool_buckets[set->buckets[i]];
 	CB_TEST_POINT("view-pin");
-	cb_view_pin_chunks(view);
+
+	/* a publication that this scan must see was over before it began */
+	if (view->bucket->nchunks > 0)
+	{
+		LWLockAcquire(&view->bucket->lock, LW_SHARED);
+		if (!view->wants_end || !cb_view_copy_ends(view, dir))
+		{
+			view->wants_end = false;
+			cb_view_pin_chunks(view);
+		}
+		LWLockRelease(&view->bucket->lock);
+	}
 	/* after the list of chunks was read: set before one leaves it */
 	pg_read_barrier();
 	view->spills = cb_load_acquire(&set->spills);
@@ -174,9 +240,23 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i)
 	return true;
 }
 
+/* Of an index without buckets. */
+static void
+cb_view_reset(CbBucketView *view)
+{
+	view->attach_id = 0;
+	view->spills = 0;
+	view->nchunks = 0;
+	view->end = NULL;
+	view->ends.used = 0;
+	view->lo = view->hi = NULL;
+}
+
 /*
  * Pins the chunks of the bucket that holds what lies right [left] of the
- * bound; if the view has a hash, only those that may hold it.  attach_id 0 in
+ * bound; if the view has a hash, only those that may hold it; if the scan mostly
+ * wants the bucket's first entry there, that is copied in their place, where all
+ * chunks are in order.  attach_id 0 in
  * the view: the index has no buckets, or the slot no room; the scan reads the
  * journal then.  Whoever calls this releases to a mark from before, after an
  * error, too.
@@ -190,10 +270,7 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir
 					CbBucketView *view)
 {
 	view->mark = cb_slot_mark();
-	view->attach_id = 0;
-	view->spills = 0;
-	view->nchunks = 0;
-	view->lo = view->hi = NULL;
+	cb_view_reset(view);
 	view->set = cb_set_find(kd->rel);
 	if (view->set == NULL ||
 		!cb_slot_has_room(CB_BUCKET_MAX_CHUNKS, 0))
@@ -206,14 +283,20 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir
 		if (router == NULL)
 			return;
 		i = cb_route_bound(kd, router, bound, dir);
-		if (cb_view_has_nothing(view, router, i) || cb_view_pin(view, router, i))
-		{
-			view->lo = cb_route_fence(router, i);
-			view->hi = i + 1 < router->nbuckets ?
-				cb_route_fence(router, i + 1) : NULL;
+		view->lo = cb_route_fence(router, i);
+		view->hi = i + 1 < router->nbuckets ?
+			cb_route_fence(router, i + 1) : NULL;
+		if (cb_view_has_nothing(view, router, i))
 			return;
+		if (cb_view_pin(view, router, i, dir))
+		{
+			if (!view->wants_end || cb_view_choose_end(kd, bound, dir, view))
+				return;
+			view->wants_end = false;
+			CB_TEST_POINT("view-end-refused");
 		}
 		cb_slot_release_to(view->mark);
+		cb_view_reset(view);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -233,21 +316,6 @@ cb_bucket_view_is_late(const CbBucketView *view)
 		return true;
 	pg_read_barrier();
 	return view->set->attach_id != view->attach_id;
-}
-
-/*
- * Are the entries of all chunks in an order that is the chunk's own, by what
- * the view knows?
- */
-bool
-cb_bucket_view_is_sorted(const CbBucketView *view)
-{
-	for (int i = 0; i < view->nchunks; i++)
-	{
-		if (view->chunks[i].nsorted < view->chunks[i].count)
-			return false;
-	}
-	return true;
 }
 
 /* ---------- sorting ---------- */
@@ -460,10 +528,6 @@ cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
 		searches[i].chunk = chunk;
 		searches[i].from = 0;
 		searches[i].to = n;
-		if (cb_bound_is_at_end(near) && n > 0 &&
-			cb_view_probe(cb_chunk_at(chunk, cb_chunk_item(chunk, n - 1)->order),
-						  &probe) < 0)
-			searches[i].from = n;
 	}
 	cb_chunk_search_all(searches, view->nchunks, cb_view_probe, &probe);
 	for (int i = 0; i < view->nchunks; i++)

@@ -189,7 +189,6 @@ typedef struct CbRangeMoment
 /* a range page as it was at this LSN, in memory of the backend's own */
 typedef struct CbRangeSeen
 {
-	uint64		serial;			/* counts the ranges that were noted here */
 	uint64		attach_id;		/* 0: nothing is known here */
 	uint64		spills;			/* it was so when these had been counted */
 	XLogRecPtr	lsn;
@@ -203,14 +202,21 @@ typedef struct CbRangeSeen
 								 * are no runs; NULL: not made */
 } CbRangeSeen;
 
-extern const CbRangeSeen *cb_range_seen_lacks(const CbKeyDesc *kd,
-											  const CbRangeMoment *now,
-											  const CbBound *bound,
-											  ScanDirection dir,
-											  const uint32 *hash,
-											  Snapshot snapshot,
-											  IndexTuple *low,
-											  IndexTuple *high);
+#define CB_RANGE_BOUND_ROOM	64	/* of MAXALIGN; longer ones are palloc'd */
+
+/* a range's bounds, copied; NULL: it has none; and may it have runs? */
+typedef struct CbRangeBounds
+{
+	bool		has_runs;
+	IndexTuple	low;
+	IndexTuple	high;
+	char		room[2][CB_RANGE_BOUND_ROOM] pg_attribute_aligned(MAXIMUM_ALIGNOF);
+} CbRangeBounds;
+
+extern bool cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
+								const CbBound *bound, ScanDirection dir,
+								const uint32 *hash, Snapshot snapshot,
+								CbRangeBounds *range);
 extern void cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 							   const CbRangeState *state, bool by_hash);
 

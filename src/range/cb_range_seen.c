@@ -13,8 +13,8 @@
  * change while they are listed, and a range that is split lists none: its
  * parts lack what it lacked.
  *
- * There is a slot for each bucket, as far as they go: a bucket mostly has one
- * range.
+ * There are some slots for each bucket, as far as they go: a bucket mostly has
+ * one range, or parts of a few.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +25,7 @@
 #include "utils/snapmgr.h"
 
 #define CB_RANGE_SEEN		512
+#define CB_RANGE_SEEN_EACH	4	/* slots of a bucket */
 
 /* pages of all unions of a range, and of all ranges: 2 MB */
 #define CB_RANGE_SEEN_PAGES		6
@@ -40,14 +41,15 @@
 
 #define CB_RUN_FILTER_WORDS	(CB_RUN_FILTER_LINES * CB_FILTER_LINE_WORDS)
 
-static CbRangeSeen cb_range_seen[CB_RANGE_SEEN];
+static CbRangeSeen cb_range_seen[CB_RANGE_SEEN][CB_RANGE_SEEN_EACH];
 static MemoryContext cb_range_seen_cxt = NULL;
 static int	cb_range_seen_npages = 0;	/* of all unions */
 
+/* The slots of the bucket. */
 static inline CbRangeSeen *
-cb_range_seen_slot(const CbRangeMoment *now)
+cb_range_seen_slots(const CbRangeMoment *now)
 {
-	return &cb_range_seen[now->bucket % CB_RANGE_SEEN];
+	return cb_range_seen[now->bucket % CB_RANGE_SEEN];
 }
 
 /*
@@ -63,19 +65,6 @@ cb_range_seen_is_same(const CbRangeSeen *seen, Relation rel, Snapshot snapshot)
 	TestForOldSnapshot(snapshot, rel, BufferGetPage(buf));
 	ReleaseBuffer(buf);
 	return lsn == seen->lsn;
-}
-
-/* Has no run been added to the range since it was seen? */
-static bool
-cb_range_seen_is_current(CbRangeSeen *seen, Relation rel,
-						 const CbRangeMoment *now, Snapshot snapshot)
-{
-	if (seen->spills == now->spills && !OldSnapshotThresholdActive())
-		return true;
-	if (!cb_range_seen_is_same(seen, rel, snapshot))
-		return false;
-	seen->spills = now->spills;
-	return true;
 }
 
 static bool
@@ -96,70 +85,104 @@ cb_range_seen_may_hold(const CbRangeSeen *seen, uint32 hash)
 	return false;
 }
 
+/* A copy of a bound, in the room for it or palloc'd. */
 static IndexTuple
-cb_range_seen_copy(IndexTuple bound)
+cb_range_seen_copy(IndexTuple bound, char *room)
 {
-	return bound == NULL ? NULL : CopyIndexTuple(bound);
-}
+	Size		size;
 
-/*
- * Is the place in the range that is seen?  Its bounds are copied first: to
- * compare them may run SQL that reads the index, which can give the slot to
- * another range.
- */
-static bool
-cb_range_seen_covers(const CbRangeSeen *seen, const CbKeyDesc *kd,
-					 const CbBound *bound, ScanDirection dir, IndexTuple *low,
-					 IndexTuple *high)
-{
-	uint64		serial = seen->serial;
-
-	*low = cb_range_seen_copy(seen->low);
-	*high = cb_range_seen_copy(seen->high);
-	return cb_range_covers(kd, bound, dir, *low, *high) && seen->serial == serial;
-}
-
-/*
- * The range, if it is known that no run in it holds entries with this hash of
- * their first column, as it is now, or that it has no run; else NULL.  hash:
- * NULL if any hash is wanted.  low, high: palloc'd copies of its bounds, NULL
- * where it has none; set if the range is returned.
- *
- * The index is logged, and the transaction did not begin in recovery.  No
- * LWLock is held.  Comparisons may run SQL; what is returned is the backend's
- * own, and good until the next call for any range.
- */
-const CbRangeSeen *
-cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
-					const CbBound *bound, ScanDirection dir, const uint32 *hash,
-					Snapshot snapshot, IndexTuple *low, IndexTuple *high)
-{
-	CbRangeSeen *seen = cb_range_seen_slot(now);
-
-	if (seen->attach_id != now->attach_id || seen->filters == NULL ||
-		(hash == NULL && seen->npages > 0) ||
-		!cb_range_seen_covers(seen, kd, bound, dir, low, high) ||
-		(hash != NULL && cb_range_seen_may_hold(seen, *hash)) ||
-		!cb_range_seen_is_current(seen, kd->rel, now, snapshot))
+	if (bound == NULL)
 		return NULL;
-	return seen;
+	size = IndexTupleSize(bound);
+	return memcpy(size <= CB_RANGE_BOUND_ROOM ? room : palloc(size), bound, size);
 }
 
-/* Begins to note how often look-ups come to the range page as it is now. */
+/* Forgets what a slot has. */
 static void
-cb_range_seen_begin(CbRangeSeen *seen, const CbRangeMoment *now,
-					const CbRangeState *state)
+cb_range_seen_forget(CbRangeSeen *seen)
 {
 	if (seen->filters != NULL)
 	{
 		pfree(seen->filters);
 		cb_range_seen_npages -= seen->npages;
 	}
-	*seen = (CbRangeSeen)
+	*seen = (CbRangeSeen) {0};
+}
+
+/* Is it of this version of the range page that the slot knows something? */
+static bool
+cb_range_seen_is_of(const CbRangeSeen *seen, uint64 attach_id,
+					BlockNumber blkno, XLogRecPtr lsn)
+{
+	return seen->attach_id == attach_id && seen->blkno == blkno &&
+		seen->lsn == lsn;
+}
+
+/*
+ * Has no run been added to the range since it was seen?  known is what the slot
+ * had, which is forgotten if it can never be so again.
+ */
+static bool
+cb_range_seen_is_current(CbRangeSeen *seen, const CbRangeSeen *known,
+						 Relation rel, const CbRangeMoment *now, Snapshot snapshot)
+{
+	bool		same;
+
+	if (known->spills == now->spills && !OldSnapshotThresholdActive())
+		return true;
+	same = cb_range_seen_is_same(known, rel, snapshot);
+	if (!cb_range_seen_is_of(seen, known->attach_id, known->blkno, known->lsn))
+		return same;
+	if (same)
+		seen->spills = now->spills;
+	else
+		cb_range_seen_forget(seen);
+	return same;
+}
+
+/*
+ * Did no run of the slot's range hold entries with the hash, when it was seen?
+ */
+static bool
+cb_range_seen_lacks_hash(const CbRangeSeen *seen, const CbRangeMoment *now,
+						 const uint32 *hash)
+{
+	return seen->attach_id == now->attach_id && seen->filters != NULL &&
+		(hash != NULL ? !cb_range_seen_may_hold(seen, *hash) : seen->npages == 0);
+}
+
+/*
+ * Is it known of the range that has the place that no run in it holds entries
+ * with this hash of their first column, as it is now, or that it has no run?
+ * hash: NULL if any hash is wanted.  *range gets what is to be known of the
+ * range then.
+ *
+ * The index is logged, and the transaction did not begin in recovery.  No
+ * LWLock is held.  Comparisons may run SQL that reads the index, which can give
+ * the slot to another range: what the slot has is copied before.
+ */
+bool
+cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
+					const CbBound *bound, ScanDirection dir, const uint32 *hash,
+					Snapshot snapshot, CbRangeBounds *range)
+{
+	CbRangeSeen *slots = cb_range_seen_slots(now);
+
+	for (int i = 0; i < CB_RANGE_SEEN_EACH; i++)
 	{
-		.serial = seen->serial + 1,.attach_id = now->attach_id,
-			.blkno = state->blkno,.lsn = state->lsn
-	};
+		CbRangeSeen *seen = &slots[i];
+		CbRangeSeen known;
+
+		if (!cb_range_seen_lacks_hash(seen, now, hash))
+			continue;
+		known = *seen;
+		range->has_runs = known.npages > 0;
+		range->low = cb_range_seen_copy(known.low, range->room[0]);
+		range->high = cb_range_seen_copy(known.high, range->room[1]);
+		if (cb_range_covers(kd, bound, dir, range->low, range->high))
+			return cb_range_seen_is_current(seen, &known, kd->rel, now, snapshot);
+	}
+	return false;
 }
 
 /*
@@ -233,6 +256,35 @@ cb_range_seen_make(CbRangeSeen *seen, Relation rel, const CbRangeState *state)
 	cb_range_seen_npages += npages;
 }
 
+/* How often have look-ups come to what the slot has, if that may be of use? */
+static int
+cb_range_seen_visits(const CbRangeSeen *seen, const CbRangeMoment *now)
+{
+	bool		useful = seen->filters != NULL || seen->visits < CB_RANGE_SEEN_VISITS;
+
+	return seen->attach_id == now->attach_id && useful ? seen->visits : 0;
+}
+
+/*
+ * The slot of the range page, or else that of the bucket's which look-ups have
+ * come to least.
+ */
+static CbRangeSeen *
+cb_range_seen_choose(const CbRangeMoment *now, BlockNumber blkno)
+{
+	CbRangeSeen *slots = cb_range_seen_slots(now);
+	CbRangeSeen *chosen = &slots[0];
+
+	for (int i = 0; i < CB_RANGE_SEEN_EACH; i++)
+	{
+		if (slots[i].attach_id == now->attach_id && slots[i].blkno == blkno)
+			return &slots[i];
+		if (cb_range_seen_visits(&slots[i], now) < cb_range_seen_visits(chosen, now))
+			chosen = &slots[i];
+	}
+	return chosen;
+}
+
 /*
  * A look-up by hash has read the range page, or another scan has that lists no
  * run, under a snapshot, which it holds.  The state is copied as far as it is
@@ -245,15 +297,17 @@ void
 cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 				   const CbRangeState *state, bool by_hash)
 {
-	CbRangeSeen *seen = cb_range_seen_slot(now);
+	CbRangeSeen *seen = cb_range_seen_choose(now, state->blkno);
 
-	if (seen->attach_id != now->attach_id || seen->blkno != state->blkno ||
-		seen->lsn != state->lsn)
+	if (!cb_range_seen_is_of(seen, now->attach_id, state->blkno, state->lsn))
 	{
 		/* unions are worth more than what spares one page */
 		if (!by_hash && seen->attach_id == now->attach_id && seen->npages > 0)
 			return;
-		cb_range_seen_begin(seen, now, state);
+		cb_range_seen_forget(seen);
+		seen->attach_id = now->attach_id;
+		seen->blkno = state->blkno;
+		seen->lsn = state->lsn;
 	}
 	seen->spills = now->spills;
 	if (++seen->visits == CB_RANGE_SEEN_VISITS)
