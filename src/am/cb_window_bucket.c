@@ -92,7 +92,6 @@ cb_window_open_bucket(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		cb_window_open_end(so, merge);
 		return;
 	}
-	cb_bucket_view_search(&so->kd, &so->view, &near->bound);
 	for (int i = 0; i < so->view.nchunks; i++)
 	{
 		CbSource   *source = &merge->sources[merge->nsources];

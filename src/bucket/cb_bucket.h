@@ -392,8 +392,6 @@ typedef struct CbBucketView
 		CbPoolChunk *chunk;
 		uint32		count;		/* entries that the scan may read */
 		uint32		nsorted;
-		uint32		nsearched;	/* of these sorted ones ... */
-		uint32		left;		/* ... so many lie left of the near bound */
 	}			chunks[CB_BUCKET_MAX_CHUNKS];
 } CbBucketView;
 
@@ -414,8 +412,6 @@ typedef struct CbChunkRange
 	bool		open;
 } CbChunkRange;
 
-extern void cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
-								  const CbBound *near);
 extern void cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view,
 								 int i, const CbBound *lo, const CbBound *hi,
 								 ScanDirection dir, CbChunkRange *range);

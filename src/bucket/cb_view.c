@@ -192,8 +192,6 @@ cb_view_pin_chunks(CbBucketView *view)
 		view->chunks[n].chunk = chunk;
 		view->chunks[n].count = cb_chunk_count(&chunk->chunk);
 		view->chunks[n].nsorted = cb_load_relaxed(&chunk->chunk.nsorted);
-		view->chunks[n].nsearched = 0;
-		view->chunks[n].left = 0;
 		view->nchunks++;
 	}
 }
@@ -508,39 +506,7 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 	range->open = false;
 }
 
-/*
- * Finds the near bound in all chunks of the view at once, before they are
- * asked for their ranges.  Comparison functions run, with no lock held: the
- * pins keep the chunks.
- */
-void
-cb_bucket_view_search(const CbKeyDesc *kd, CbBucketView *view,
-					  const CbBound *near)
-{
-	CbViewProbe probe = {.kd = kd,.bound = near};
-	CbChunkSearch searches[CB_BUCKET_MAX_CHUNKS];
-
-	for (int i = 0; i < view->nchunks; i++)
-	{
-		const CbChunk *chunk = &view->chunks[i].chunk->chunk;
-		uint32		n = view->chunks[i].nsorted;
-
-		searches[i].chunk = chunk;
-		searches[i].from = 0;
-		searches[i].to = n;
-	}
-	cb_chunk_search_all(searches, view->nchunks, cb_view_probe, &probe);
-	for (int i = 0; i < view->nchunks; i++)
-	{
-		view->chunks[i].nsearched = view->chunks[i].nsorted;
-		view->chunks[i].left = searches[i].from;
-	}
-}
-
-/*
- * The run from the near bound on, as it stands in chunk i.  It is searched
- * again if it has become longer, by sorting.
- */
+/* The run from the near bound on, as it stands in chunk i. */
 static void
 cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
 					   const CbBound *near, ScanDirection dir,
@@ -549,9 +515,8 @@ cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
 	CbViewProbe probe = {.kd = kd,.bound = near};
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
 	uint32		nsorted = view->chunks[i].nsorted;
-	uint32		left = view->chunks[i].nsearched == nsorted ?
-		view->chunks[i].left :
-		cb_chunk_search(chunk, 0, nsorted, false, cb_view_probe, &probe);
+	uint32		left = cb_chunk_search(chunk, 0, nsorted, false, cb_view_probe,
+									   &probe);
 	uint32		from = ScanDirectionIsForward(dir) ? left : 0;
 
 	range->n = ScanDirectionIsForward(dir) ? nsorted - left : left;

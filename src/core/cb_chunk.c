@@ -395,48 +395,6 @@ cb_chunk_search(const CbChunk *chunk, uint32_t from, uint32_t to, bool near,
 	return from;
 }
 
-static inline uint32_t
-cb_chunk_middle(const CbChunkSearch *search)
-{
-	return (search->from + search->to) / 2;
-}
-
-/*
- * The same as cb_chunk_search() for n chunks, in lock step, so that they wait
- * for memory together.  Each search's from is its result.
- */
-void
-cb_chunk_search_all(CbChunkSearch *searches, int n, cb_chunk_probe probe,
-					void *arg)
-{
-	bool		more = true;
-
-	for (CbChunkSearch *s = searches; s < searches + n; s++)
-		__builtin_prefetch(cb_chunk_item(s->chunk, cb_chunk_middle(s)));
-	while (more)
-	{
-		more = false;
-		for (CbChunkSearch *s = searches; s < searches + n; s++)
-		{
-			if (s->from < s->to)
-				__builtin_prefetch(cb_chunk_at(s->chunk, cb_chunk_item(s->chunk, cb_chunk_middle(s))->order));
-		}
-		for (CbChunkSearch *s = searches; s < searches + n; s++)
-		{
-			uint32_t	mid = cb_chunk_middle(s);
-
-			if (s->from == s->to)
-				continue;
-			if (cb_chunk_is_left(s->chunk, mid, probe, arg))
-				s->from = mid + 1;
-			else
-				s->to = mid;
-			__builtin_prefetch(cb_chunk_item(s->chunk, cb_chunk_middle(s)));
-			more = true;
-		}
-	}
-}
-
 /*
  * The one place where states change: asserts that the edge is legal.  The
  * caller's lock, or being the only holder, excludes other changes.  A release.

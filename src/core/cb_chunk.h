@@ -129,18 +129,6 @@ extern uint32_t cb_chunk_search(const CbChunk *chunk, uint32_t from,
 								uint32_t to, bool near, cb_chunk_probe probe,
 								void *arg);
 
-/* a search of ranks [from, to) of a chunk's sorted part; from is the result */
-typedef struct CbChunkSearch
-{
-	const CbChunk *chunk;
-	uint32_t	from;
-	uint32_t	to;
-} CbChunkSearch;
-
-/* The same for n chunks, which wait for memory together. */
-extern void cb_chunk_search_all(CbChunkSearch *searches, int n,
-								cb_chunk_probe probe, void *arg);
-
 /* The one place where states change: asserts that the edge is legal. */
 extern void cb_chunk_set_state(CbChunk *chunk, CbChunkState to);
 

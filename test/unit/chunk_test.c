@@ -302,10 +302,6 @@ test_search(void)
 		{
 			uint32_t	left = 0;
 			uint32_t	from = n / 3;
-			CbChunkSearch all[] = {
-				{&chunk, 0, n}, {&chunk, from, n}, {&chunk, 0, from},
-				{&chunk, from, from}
-			};
 
 			while (left < n && key_of(order[left]) < cut)
 				left++;
@@ -317,11 +313,6 @@ test_search(void)
 				CHECK(cb_chunk_search(&chunk, 0, from, near, probe_key, &cut) ==
 					  (left < from ? left : from));
 			}
-			cb_chunk_search_all(all, 4, probe_key, &cut);
-			CHECK(all[0].from == left);
-			CHECK(all[1].from == (left > from ? left : from));
-			CHECK(all[2].from == (left < from ? left : from));
-			CHECK(all[3].from == from);
 		}
 	}
 }

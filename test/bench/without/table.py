@@ -155,8 +155,7 @@ MECHANISMS = [
         title="a scan's order becomes the chunk's own",
         checks="A5_JOIN, I9_SCANWAIT; isolation bucket-join, part of tap 033",
         buys="reads while the pool is full",
-        leaning="search in lock step, and reading in place at an end of the index, which want "
-                "chunks in order",
+        leaning="reading in place at an end of the index, which wants chunks in order",
         runs=["--scale 0.6 --seconds 4 point-full range-100-full"]),
     Mechanism(
         "install-order-shared", src=9, tests=21,
@@ -165,13 +164,6 @@ MECHANISMS = [
         buys="reads while buckets are divided",
         leaning="nothing; that no scan waits for the bucket set's lock would be plain to see",
         runs=["--scale 0.6 --seconds 8 mixed range-100-full"]),
-    Mechanism(
-        "search-all", src=58, tests=20,
-        title="chunks searched in lock step",
-        checks="part of unit chunk",
-        buys="look-ups while the pool is full",
-        leaning="nothing",
-        runs=["--scale 0.6 --seconds 5 point-full any-100-full"]),
     Mechanism(
         "run-filters", src=431, tests=25,
         title="filters of runs",
