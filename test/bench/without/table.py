@@ -331,6 +331,14 @@ def describe(line):
     return "{workload} {figure} {with} / {without} = {ratio} ({least}–{greatest})".format(**line)
 
 
+def main_figures(lines):
+    """Of each workload the figure that comes first in FIGURES."""
+    found = {}
+    for line in sorted(lines, key=lambda line: FIGURES.index(line["figure"])):
+        found.setdefault(line["workload"], line)
+    return found.values()
+
+
 def print_row(cells):
     print("| " + " | ".join(str(cell) for cell in cells) + " |")
 
@@ -350,8 +358,8 @@ def main():
         cells = [f"{mechanism.title} (`{mechanism.name}`)", mechanism.src, mechanism.tests,
                  mechanism.checks, f"{mechanism.buys}: {names}", mechanism.leaning]
         if results:
-            cells.insert(5, "; ".join(describe(line) for line in results
-                                      if line["mechanism"] == mechanism.name))
+            lines = [line for line in results if line["mechanism"] == mechanism.name]
+            cells.insert(5, "; ".join(map(describe, main_figures(lines))) or "not yet")
         print_row(cells)
 
 
