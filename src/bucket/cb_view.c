@@ -104,6 +104,7 @@ cb_view_has_nothing(CbBucketView *view, const CbRouter *router, uint32 i)
 		set->attach_id != router->attach_id ||
 		set->layout_gen != router->layout_gen)
 		return false;
+	CB_TEST_POINT("view-valid");
 	view->spills = spills;
 	view->attach_id = router->attach_id;
 	view->bucket = &cb_pool_buckets[bucket->number];
