@@ -378,8 +378,8 @@ typedef struct CbBucketView
 	CbSlotMark	mark;
 	bool		has_hash;		/* set by the scan: it wants this key only */
 	uint32		hash;
-	bool		wants_end;		/* set by the scan: mostly the first entry
-								 * does */
+	bool		wants_end;		/* set by the scan: the first entry will
+								 * mostly do */
 	IndexTuple	end;			/* the bucket's first entry as the scan goes,
 								 * a copy: nothing else of it is pinned; or
 								 * NULL */

@@ -253,12 +253,11 @@ cb_view_reset(CbBucketView *view)
 
 /*
  * Pins the chunks of the bucket that holds what lies right [left] of the
- * bound; if the view has a hash, only those that may hold it; if the scan mostly
- * wants the bucket's first entry there, that is copied in their place, where all
- * chunks are in order.  attach_id 0 in
- * the view: the index has no buckets, or the slot no room; the scan reads the
- * journal then.  Whoever calls this releases to a mark from before, after an
- * error, too.
+ * bound; if the view has a hash, only those that may hold it.  If the scan
+ * mostly wants the bucket's first entry there, that is copied in their place,
+ * where all chunks are in order.  attach_id 0 in the view: the index has no
+ * buckets, or the slot no room; the scan reads the journal then.  Whoever calls
+ * this releases to a mark from before, after an error, too.
  *
  * No LWLock is held on entry, nor on return.  Comparisons run, and errors can
  * be raised.  lo and hi of the view are the router's, which the slot keeps as
