@@ -195,12 +195,11 @@ cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbBound *bou
 bool
 cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
 {
-	const ScanKey key = so->bt.keyData;
 	const CbBound *bound = &so->pos.bound;
 	bool		found = false;
 
 	if (bound->kind != CB_BOUND_KEYS || !bound->is_number || bound->after ||
-		key->sk_attno != 1 || key->sk_strategy != BTEqualStrategyNumber)
+		so->pos.points == NULL || so->pos.points->n > 1)
 		return false;
 	for (int i = 0; i < merge->nsources; i++)
 	{

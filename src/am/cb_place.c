@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cb_place.c
- *	  Places of a scan (cb_scan.h): bounds, with their tuples in memory of
- *	  their own.
+ *	  Places of a scan (cb_scan.h): bounds, with their tuples and keys in
+ *	  memory of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,11 +11,11 @@
 #include "am/cb_window.h"
 #include "utils/memutils.h"
 
-/* Copies the tuple of a place's bound to the place's own memory. */
-static void
-cb_place_own_tuple(CbScanOpaque so, CbPlace *place)
+/* A copy of a tuple in the place's own memory. */
+static IndexTuple
+cb_place_own_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple)
 {
-	Size		size = IndexTupleSize(place->bound.tuple);
+	Size		size = IndexTupleSize(tuple);
 
 	if (place->buf_size < size)
 	{
@@ -24,41 +24,101 @@ cb_place_own_tuple(CbScanOpaque so, CbPlace *place)
 		place->buf_size = Max(size, 128);
 		place->buf = MemoryContextAlloc(so->cxt, place->buf_size);
 	}
-	memcpy(place->buf, place->bound.tuple, size);
-	place->bound.tuple = (IndexTuple) place->buf;
+	memcpy(place->buf, tuple, size);
+	return (IndexTuple) place->buf;
 }
 
-/*
- * Sets the bound of a place; a tuple is copied into memory that the place
- * keeps, of the scan's context.  Nothing is known of its leaf.
- */
-void
-cb_place_set_bound(CbScanOpaque so, CbPlace *place, const CbBound *bound)
+/* Memory for the keys of a place's bound. */
+static ScanKey
+cb_place_own_keys(CbScanOpaque so, CbPlace *place)
 {
-	place->bound = *bound;
-	place->leaf.blkno = InvalidBlockNumber;
-	if (bound->kind == CB_BOUND_TUPLE)
-		cb_place_own_tuple(so, place);
+	if (place->keys == NULL)
+		place->keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) *
+										 so->kd.nkeyatts);
+	return place->keys;
 }
 
 /*
- * The same, beside an entry, or at a separator, which is copied.  after: the
- * bound is right of it.
+ * Sets the bound of a place to one beside an entry, or at a separator, which
+ * is copied into memory that the place keeps, of the scan's context.  after:
+ * the bound is right of it.  Nothing is known of its leaf.
  */
 void
 cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
 				   bool after)
 {
-	place->bound = (CbBound) {.kind = CB_BOUND_TUPLE,.tuple = tuple,.after = after};
+	place->bound = (CbBound) {.kind = CB_BOUND_TUPLE,.after = after};
+	place->bound.tuple = cb_place_own_tuple(so, place, tuple);
+	place->points = NULL;
 	place->leaf.blkno = InvalidBlockNumber;
-	cb_place_own_tuple(so, place);
+}
+
+/* Copies keys' values, so many, from an entry: they point to a copy of it. */
+static void
+cb_place_own_values(CbScanOpaque so, CbPlace *place, IndexTuple entry, int n)
+{
+	place->nentry = n;
+	if (n == 0)
+		return;
+	entry = cb_place_own_tuple(so, place, entry);
+	for (int i = 0; i < n; i++)
+	{
+		bool		isnull;
+
+		place->bound.keys[i].sk_argument = index_getattr(entry, i + 1,
+														 so->kd.tupdesc, &isnull);
+	}
+}
+
+/*
+ * Sets the bound of a place to where the scan goes in this direction, which is
+ * so->keys.place: it is of the entry, NULL if there is none, and of the scan's
+ * keys.  Nothing is known of its leaf, nor of its places in runs.
+ */
+void
+cb_place_set_keys(CbScanOpaque so, CbPlace *place, IndexTuple entry,
+				  ScanDirection dir)
+{
+	const CbKeyPlace *to = &so->keys.place;
+	const CbKeyPart *first = &to->parts[0];
+	int			n = 0;
+
+	cb_keys_make_bound(&so->keys, to, entry, dir, cb_place_own_keys(so, place),
+					   &place->bound);
+	while (n < to->nparts && to->parts[n].source == CB_PART_ENTRY)
+		n++;
+	cb_place_own_values(so, place, entry, n);
+	place->dir = dir;
+	place->points = NULL;
+	if (to->nparts > 0 && first->source == CB_PART_COND &&
+		first->cond->kind == CB_COND_POINTS && !first->cond->is_null)
+	{
+		place->points = first->cond;
+		place->point = first->index;
+	}
+	place->leaf.blkno = InvalidBlockNumber;
+	place->upper_serial = 0;
 }
 
 /* The same bound, copied, and all that is known of it. */
 void
 cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 {
-	cb_place_set_bound(so, dst, &src->bound);
+	dst->bound = src->bound;
+	if (src->bound.kind == CB_BOUND_TUPLE)
+		dst->bound.tuple = cb_place_own_tuple(so, dst, src->bound.tuple);
+	if (src->bound.kind == CB_BOUND_KEYS)
+	{
+		dst->bound.keys = cb_place_own_keys(so, dst);
+		memcpy(dst->keys, src->keys, sizeof(ScanKeyData) * src->bound.nkeys);
+		/* what a function keeps belongs to one key: it may give that up */
+		for (int i = 0; i < src->bound.nkeys; i++)
+			dst->keys[i].sk_func.fn_extra = NULL;
+		cb_place_own_values(so, dst, (IndexTuple) src->buf, src->nentry);
+	}
+	dst->dir = src->dir;
+	dst->points = src->points;
+	dst->point = src->point;
 	dst->leaf = src->leaf;
 	dst->upper_serial = src->upper_serial;
 	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));

@@ -3,11 +3,10 @@
  * cb_scan.c
  *	  Index scans: the access method's callbacks.
  *
- * Scan keys and array keys are the server's own code for btree, which works
- * on the BTScanOpaqueData at the start of our opaque data.  A scan with array
- * keys runs one primitive scan for each combination of elements.  Positions
- * are windows (cb_window.c); a scan without a valid window is before its
- * start or past its end, and starts anew in whatever direction comes next.
+ * Positions are windows (cb_window.c); a scan without a valid window is before
+ * its start or past its end, and starts anew in whatever direction comes next.
+ * What the keys want is told by each entry alone (cb_keys.h), so nothing else
+ * has to be kept for a mark, or for a scan that turns round.
  *
  * An entry of an upper level can outlive its heap tuple, and nothing makes
  * VACUUM wait for us before its TID is used again (I8).  Under an MVCC
@@ -58,9 +57,7 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 	scan->xs_itupdesc = RelationGetDescr(index);
 
 	so = palloc(sizeof(CbScanOpaqueData));
-	memset(&so->bt, 0, offsetof(BTScanOpaqueData, currPos));
-	memset(&so->cxt, 0, offsetof(CbScanOpaqueData, kd) -
-		   offsetof(CbScanOpaqueData, cxt));
+	memset(so, 0, offsetof(CbScanOpaqueData, kd));
 	memset(&so->descent, 0, offsetof(CbDescent, parent));
 	so->cxt = AllocSetContextCreate(CurrentMemoryContext, "cachebatch scan",
 									ALLOCSET_SMALL_SIZES);
@@ -70,9 +67,8 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 	so->mark_index = -1;
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);
-	if (scan->numberOfKeys > 0)
-		so->bt.keyData = palloc(scan->numberOfKeys * sizeof(ScanKeyData));
 	cb_key_init(&so->kd, index);
+	cb_keys_init(&so->keys, &so->kd);
 	MemoryContextSwitchTo(oldcxt);
 
 	scan->opaque = so;
@@ -102,7 +98,6 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 			 ScanKey orderbys, int norderbys)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	MemoryContext oldcxt;
 
 	cb_scan_drop_windows(scan);
 	if (!cb_window_upper_is_current(so, scan->xs_snapshot))
@@ -112,17 +107,12 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	}
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
-	so->bt.numberOfKeys = 0;
-	so->bt.arrayKeyCount = 0;
 	so->group.n = 0;
 	/* not the first one: there may be many */
 	if (so->cur != NULL && so->descent.root == NULL &&
 		IsMVCCSnapshot(scan->xs_snapshot) && !scan->xactStartedInRecovery)
 		so->descent.root = MemoryContextAlloc(so->cxt, BLCKSZ);
-
-	oldcxt = MemoryContextSwitchTo(so->cxt);
-	_bt_preprocess_array_keys(scan);
-	MemoryContextSwitchTo(oldcxt);
+	so->possible = cb_keys_set(&so->keys, scan->keyData, scan->numberOfKeys, so->cxt);
 }
 
 /*
@@ -145,15 +135,14 @@ cb_am_endscan(IndexScanDesc scan)
 }
 
 /*
- * Starts a primitive scan: moves to its first item in the direction.  The
- * upper levels are copied once for all primitive scans after a rescan, when
- * the entries that this backend still has staged have been published.
+ * Starts the scan: moves to its first item in the direction.  The upper levels
+ * are copied once after a rescan, when the entries that this backend still has
+ * staged have been published.
  */
 static bool
 cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	CbBound		bound;
 
 	if (so->upper == NULL)
 	{
@@ -168,11 +157,7 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 		pg_memory_barrier();
 	}
 
-	pgstat_count_index_scan(scan->indexRelation);
-	_bt_preprocess_keys(scan);
-	if (!so->bt.qual_ok || !cb_scan_start_bound(scan, dir, &bound))
-		return false;
-	return cb_window_first(scan, &bound, dir, cb_scan_find_leaf(scan, dir, &bound));
+	return cb_window_first(scan, dir);
 }
 
 static inline bool
@@ -317,33 +302,22 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	bool		found;
 
 	scan->xs_recheck = false;
-
-	/* only now is it known at which end the array keys start */
-	if (so->bt.numArrayKeys != 0 && !cb_scan_has_window(so))
+	if (!so->possible)
+		return false;
+	if (!cb_scan_has_window(so))
+		found = cb_scan_first(scan, dir);
+	else
 	{
-		if (so->bt.numArrayKeys < 0)
-			return false;
-		_bt_start_array_keys(scan, dir);
+		if (scan->kill_prior_tuple)
+			cb_scan_remember_killed(so);
+		found = cb_scan_next(scan, dir);
 	}
 
-	do
+	while (found && !cb_scan_item_is_returnable(scan))
 	{
-		if (!cb_scan_has_window(so))
-			found = cb_scan_first(scan, dir);
-		else
-		{
-			if (scan->kill_prior_tuple)
-				cb_scan_remember_killed(so);
-			found = cb_scan_next(scan, dir);
-		}
-
-		while (found && !cb_scan_item_is_returnable(scan))
-		{
-			CHECK_FOR_INTERRUPTS();
-			found = cb_scan_next(scan, dir);
-		}
-	} while (!found && so->bt.numArrayKeys != 0 &&
-			 _bt_advance_array_keys(scan, dir));
+		CHECK_FOR_INTERRUPTS();
+		found = cb_scan_next(scan, dir);
+	}
 
 	if (found)
 		cb_scan_return_item(scan);
@@ -390,27 +364,15 @@ cb_am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	int64		ntids = 0;
+	bool		found;
 
 	so->ahead.whole = true;
-	if (so->bt.numArrayKeys != 0)
+	found = so->possible && cb_scan_first(scan, ForwardScanDirection);
+	while (found)
 	{
-		if (so->bt.numArrayKeys < 0)
-			return 0;
-		_bt_start_array_keys(scan, ForwardScanDirection);
+		ntids += cb_scan_add_window(so->cur, tbm);
+		found = cb_window_next(scan, ForwardScanDirection);
 	}
-
-	do
-	{
-		bool		found = cb_scan_first(scan, ForwardScanDirection);
-
-		while (found)
-		{
-			ntids += cb_scan_add_window(so->cur, tbm);
-			found = cb_window_next(scan, ForwardScanDirection);
-		}
-	} while (so->bt.numArrayKeys != 0 &&
-			 _bt_advance_array_keys(scan, ForwardScanDirection));
-
 	return ntids;
 }
 
@@ -428,8 +390,6 @@ cb_am_markpos(IndexScanDesc scan)
 		so->mark->valid = false;
 	if (cb_scan_has_window(so))
 		so->mark_index = so->cur->index;
-	if (so->bt.numArrayKeys != 0)
-		_bt_mark_array_keys(scan);
 }
 
 /*
@@ -440,9 +400,6 @@ void
 cb_am_restrpos(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-
-	if (so->bt.numArrayKeys != 0)
-		_bt_restore_array_keys(scan);
 
 	if (so->mark_index >= 0)
 	{

@@ -17,6 +17,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "am/cb_am.h"
+#include "am/cb_keys.h"
 #include "base/cb_arena.h"
 #include "bucket/cb_bucket.h"
 #include "bucket/cb_entry_cache.h"
@@ -30,18 +31,30 @@
 #define CB_WINDOW_FIRST_MAX		128
 #define CB_WINDOW_END_MAX		2	/* if it begins at an end of the index */
 
+/* after twice as many unwanted entries a scan may go to the next wanted one */
+#define CB_WINDOW_UNWANTED_MAX	16
+
 /*
- * A bound, with its tuple in memory of its own, and the place of that bound in
- * each run of the scan's CbUpper: the number of entries left of it.  Where the
- * bound is a leaf's high key, also the leaf that begins there: lower bounds
- * only fall, and a leaf that has left the tree leads to the one that has its
- * range.
+ * A bound, with its tuple or keys in memory of its own, and the place of that
+ * bound in each run of the scan's CbUpper: the number of entries left of it.
+ * Where the bound is a leaf's high key, also the leaf that begins there: lower
+ * bounds only fall, and a leaf that has left the tree leads to the one that has
+ * its range.
+ *
+ * A bound of keys is where a scan has begun or gone to, in the direction dir.
+ * If what it wants there has one value in the first column, which the keys
+ * tell, that is point number "point" of points.
  */
 typedef struct CbPlace
 {
 	CbBound		bound;
-	char	   *buf;			/* memory for bound.tuple */
+	char	   *buf;			/* memory for bound.tuple, or for an entry ... */
 	Size		buf_size;
+	int			nentry;			/* ... that so many first keys' values are of */
+	ScanKey		keys;			/* memory for bound.keys, or NULL */
+	ScanDirection dir;			/* of bound.keys */
+	const CbKeyCond *points;	/* NULL: not one value */
+	int			point;
 	CbLeafHint	leaf;			/* its blkno is Invalid: not known */
 	uint32		upper_serial;	/* the CbUpper that run_index is about */
 	int			run_index[CB_MAX_RUNS];
@@ -79,6 +92,8 @@ typedef struct CbWindow
 	uint32		cached_hash;	/* ... for this hash */
 	CbPlace		lo;
 	CbPlace		hi;
+	bool		goes;			/* nothing wanted lies between its items and ... */
+	CbPlace		to;				/* ... this, in the direction to.dir */
 	bool		has_low;		/* the leaf does not begin right of ... */
 	int64		low;			/* ... this number in the first column */
 	bool		more_left;		/* may there be matches left of lo, ... */
@@ -100,14 +115,15 @@ typedef struct CbWindow
 } CbWindow;
 
 /*
- * Leaves of elements of the scan's array key, found together.  Good for as
- * long as the array is: the scan's snapshot keeps the links right.
+ * Leaves of points of the scan's first column, found together.  Good for as
+ * long as these are: the scan's snapshot keeps the links right.
  */
 #define CB_SCAN_GROUP_MAX	64
 
 typedef struct CbScanGroup
 {
-	int			first;			/* the element that hints[0] is for */
+	const CbKeyCond *points;
+	int			first;			/* the point that hints[0] is for */
 	int			n;				/* 0: none */
 	CbLeafHint	hints[CB_SCAN_GROUP_MAX];
 } CbScanGroup;
@@ -116,6 +132,10 @@ typedef struct CbScanGroup
 typedef struct CbScanAhead
 {
 	bool		whole;			/* will all be read up to the scan's end? */
+	bool		hops;			/* has the scan gone to where it is, other than
+								 * to a point? */
+	const CbKeyCond *points;	/* the scan has gone to this one's ... */
+	int			point;			/* ... point; NULL: to none */
 	ScanDirection dir;			/* in which the scan goes, if it has a leaf */
 	BlockNumber leaf;			/* the last one that it came to */
 	int			nleaves;		/* so many since it started or turned round */
@@ -127,7 +147,6 @@ typedef struct CbScanAhead
 	int			asked;			/* those, and the ones asked for */
 	CbAhead    *list;			/* NULL: not needed yet */
 	ScanKey		end_keys;		/* of list's end */
-	MemoryContext end_cxt;		/* of what their functions keep */
 } CbScanAhead;
 
 /* what the scan has seen of the index's range buffers */
@@ -144,12 +163,6 @@ typedef struct CbScanRanges
 
 typedef struct CbScanOpaqueData
 {
-	/*
-	 * Must be first: the server's functions for scan keys work on it.  They
-	 * use what stands before currPos, and nothing here uses the rest.
-	 */
-	BTScanOpaqueData bt;
-
 	MemoryContext cxt;			/* lives as long as the scan */
 	MemoryContext work_cxt;		/* reset before each window is read */
 	MemoryContext upper_cxt;	/* holds upper, if it is of the journal */
@@ -169,7 +182,12 @@ typedef struct CbScanOpaqueData
 	bool		in_range;		/* the window has a range in ranges */
 	CbRangeBounds range;		/* of the window, while it is read */
 	CbPlace		pos;			/* where the next window starts */
-	bool		starting;		/* it has had no window yet */
+	bool		possible;		/* may anything satisfy the keys? */
+	bool		for_point;		/* the window's levels were asked for the point
+								 * of pos only, of several: it tells nothing
+								 * of the others */
+	bool		starting;		/* it has had no window since it began, or
+								 * since it has gone to a place of its keys */
 	CbScanAhead ahead;
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */
@@ -184,22 +202,15 @@ typedef struct CbScanOpaqueData
 	/* from here on not zeroed when the scan begins */
 	CbKeyDesc	kd;
 	CbDescent	descent;
-	ScanKeyData start_keys[INDEX_MAX_KEYS];
+	CbKeys		keys;
 	CbScanGroup group;
 	CbWindow	first;			/* cur or mark */
 } CbScanOpaqueData;
 
 typedef CbScanOpaqueData *CbScanOpaque;
 
-/* cb_scan_keys.c */
-extern bool cb_scan_start_bound(IndexScanDesc scan, ScanDirection dir,
-								CbBound *bound);
-extern void cb_scan_end_bound(IndexScanDesc scan, ScanDirection dir,
-							  ScanKey keys, CbBound *bound);
-
 /* cb_scan_group.c */
-extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir,
-									const CbBound *bound);
+extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir);
 
 /* cb_scan_ahead.c */
 extern int	cb_scan_ahead_max(Relation rel);
@@ -208,8 +219,7 @@ extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
 							   bool missed);
 
 /* cb_window.c */
-extern bool cb_window_first(IndexScanDesc scan, const CbBound *bound,
-							ScanDirection dir, CbLeafHint leaf);
+extern bool cb_window_first(IndexScanDesc scan, ScanDirection dir);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
 

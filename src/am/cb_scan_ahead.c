@@ -56,6 +56,13 @@ cb_scan_ahead_reset(CbScanAhead *ahead)
 		ahead->list->n = 0;
 }
 
+/* Are all leaves up to the list's end wanted? */
+static inline bool
+cb_scan_ahead_whole(const CbScanAhead *ahead)
+{
+	return ahead->whole && !ahead->hops;
+}
+
 /*
  * Takes note that the scan has come to its leaf.  Returns whether that is in
  * the list; *asked: and was asked for.
@@ -79,20 +86,25 @@ cb_scan_ahead_pass(CbScanAhead *ahead, bool *asked)
 }
 
 /*
- * Sets the list's end.  Its keys are compared for as long as the list is, so
- * what their functions keep from call to call needs a context that lives so
- * long.
+ * Sets the list's end: that of the scan, or, if it goes from point to point,
+ * where the present one ends.  What cannot be searched for is as none.
  */
 static void
-cb_scan_ahead_set_end(IndexScanDesc scan)
+cb_scan_ahead_set_end(CbScanOpaque so)
 {
-	CbScanAhead *ahead = &((CbScanOpaque) scan->opaque)->ahead;
-	MemoryContext oldcxt;
+	CbScanAhead *ahead = &so->ahead;
+	bool		forward = ScanDirectionIsForward(ahead->dir);
+	CbKeyPlace	end;
 
-	MemoryContextReset(ahead->end_cxt);
-	oldcxt = MemoryContextSwitchTo(ahead->end_cxt);
-	cb_scan_end_bound(scan, ahead->dir, ahead->end_keys, &ahead->list->end);
-	MemoryContextSwitchTo(oldcxt);
+	if (ahead->points != NULL)
+		cb_keyspace_go_to_point(&so->keys.space, ahead->points, ahead->point,
+								!forward, &end);
+	else
+		cb_keyspace_start(&so->keys.space, !forward, &end);
+	if (!cb_keys_can_bound(&end))
+		end.nparts = 0;
+	cb_keys_make_bound(&so->keys, &end, NULL, forward ? BackwardScanDirection :
+					   ForwardScanDirection, ahead->end_keys, &ahead->list->end);
 }
 
 /* Begins the list of leaves beyond the scan's window. */
@@ -106,14 +118,12 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 
 	if (list == NULL)
 	{
-		ahead->end_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan end",
-											   ALLOCSET_SMALL_SIZES);
 		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) * INDEX_MAX_KEYS);
 		list = ahead->list = MemoryContextAlloc(so->cxt, sizeof(CbAhead));
 	}
 	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.bound : &so->cur->lo.bound;
 	list->dir = ahead->dir;
-	cb_scan_ahead_set_end(scan);
+	cb_scan_ahead_set_end(so);
 	cb_tree_ahead_begin(&so->kd, list, from->kind == CB_BOUND_TUPLE ? from->tuple : NULL);
 	ahead->seen = ahead->asked = 0;
 	if (!list->done)
@@ -195,7 +205,7 @@ cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir, bool missed)
 	ahead->leaf = so->cur->leaf.blkno;
 	ahead->nleaves++;
 	listed = cb_scan_ahead_pass(ahead, &asked);
-	if (missed && !asked && (ahead->whole || ahead->nleaves >= CB_SCAN_AHEAD_MIN))
+	if (missed && !asked && (cb_scan_ahead_whole(ahead) || ahead->nleaves >= CB_SCAN_AHEAD_MIN))
 	{
 		ahead->max = cb_scan_ahead_max(scan->indexRelation);
 		if (ahead->max == 0)
@@ -207,7 +217,7 @@ cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir, bool missed)
 			(void) cb_scan_ahead_pass(ahead, &asked);
 		}
 		if (!ahead->on)
-			ahead->distance = ahead->whole ? ahead->max : 1;
+			ahead->distance = cb_scan_ahead_whole(ahead) ? ahead->max : 1;
 		ahead->on = true;
 		ahead->nfound = 0;
 	}

@@ -39,6 +39,7 @@
 #include "am/cb_window.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "utils/memutils.h"
 
 /*
@@ -187,6 +188,123 @@ cb_window_first_max(CbScanOpaque so)
 }
 
 /*
+ * Nothing wanted lies between the entry and so->keys.place, where the scan is
+ * to go from this window.
+ */
+static void
+cb_window_set_to(CbScanOpaque so, IndexTuple entry, ScanDirection dir)
+{
+	cb_place_set_keys(so, &so->cur->to, entry, dir);
+	so->cur->goes = true;
+}
+
+/*
+ * Does so->keys.place, of an entry of the window, lead to another point than
+ * that which the window began at?  Where a comparison with another type has an
+ * order of its own it may lead back; then the scan reads on.
+ */
+static bool
+cb_window_leads_to_point(CbScanOpaque so)
+{
+	const CbKeyPart *first = &so->keys.place.parts[0];
+
+	return so->pos.points != NULL && first->source == CB_PART_COND &&
+		first->cond == so->pos.points && cb_keys_is_ordered(first->cond);
+}
+
+/*
+ * The scan wants nothing between the entry and so->keys.place, and so it was
+ * with *n entries before: does it go there, rather than read on?  It does if it
+ * goes from point to point, or if what it aimed at some entries ago has not come
+ * yet.
+ */
+static bool
+cb_window_goes_to_place(CbScanOpaque so, IndexTuple entry, int *n, ScanDirection dir)
+{
+	CbPlace    *to = &so->cur->to;
+	int			cmp;
+
+	if (cb_window_leads_to_point(so))
+	{
+		cb_window_set_to(so, entry, dir);
+		return true;
+	}
+	if (++*n % CB_WINDOW_UNWANTED_MAX != 0)
+		return false;
+	if (*n > CB_WINDOW_UNWANTED_MAX)
+	{
+		cmp = cb_key_compare_bound(&so->kd, &to->bound, entry);
+		if (ScanDirectionIsForward(dir) ? cmp < 0 : cmp > 0)
+			return so->cur->goes = true;
+	}
+	if (cb_keys_place_is_ordered(&so->keys.place))
+		cb_place_set_keys(so, to, entry, dir);
+	else
+		*n = 0;
+	return false;
+}
+
+/* Has what got this answer another value than the window's point? */
+static inline bool
+cb_window_leaves_point(CbScanOpaque so, CbKeyAnswer answer)
+{
+	switch (answer)
+	{
+		case CB_KEY_MATCH:
+			return so->pos.points->near != so->pos.point;
+		case CB_KEY_SKIP:
+			return so->keys.place.parts[0].source != CB_PART_ENTRY ||
+				so->pos.points->near != so->pos.point;
+		default:
+			return true;
+	}
+}
+
+/*
+ * The window has all that there is of its point: the scan goes to the next one.
+ * False if there is none.
+ */
+static bool
+cb_window_goes_to_next_point(CbScanOpaque so, ScanDirection dir)
+{
+	int			next = so->pos.point + (int) dir;
+
+	if (next < 0 || next >= so->pos.points->n)
+		return false;
+	cb_keyspace_go_to_point(&so->keys.space, so->pos.points, next,
+							ScanDirectionIsForward(dir), &so->keys.place);
+	cb_window_set_to(so, NULL, dir);
+	return true;
+}
+
+/*
+ * The window has been filled up to its end; its last entries, nunwanted, are
+ * not wanted.  Returns whether there may be matches beyond it.  What stands at
+ * the end may tell that there are none, or where the scan goes: to the next of
+ * several points, or away from entries that are so long that few are together.
+ */
+static bool
+cb_window_look_beyond(IndexScanDesc scan, ScanDirection dir, int nunwanted)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	const CbBound *far = ScanDirectionIsForward(dir) ? &so->cur->hi.bound :
+		&so->cur->lo.bound;
+	CbKeyAnswer answer = CB_KEY_END;
+
+	if (far->kind == CB_BOUND_TUPLE)
+		answer = cb_keys_test(&so->keys, far->tuple,
+							  BTreeTupleGetNAtts(far->tuple, scan->indexRelation), dir);
+	if (so->for_point && cb_window_leaves_point(so, answer))
+		return cb_window_goes_to_next_point(so, dir);
+	if (answer == CB_KEY_SKIP &&
+		(cb_window_leads_to_point(so) ||
+		 (so->cur->nitems == 0 && nunwanted < 2 * CB_WINDOW_UNWANTED_MAX &&
+		  cb_keys_place_is_ordered(&so->keys.place))))
+		cb_window_set_to(so, far->tuple, dir);
+	return answer != CB_KEY_END;
+}
+
+/*
  * Fills the window from the merge.  Returns whether there may be matches
  * beyond it in the scan's direction, as far as the quals tell.
  */
@@ -195,17 +313,19 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
-	Relation	rel = scan->indexRelation;
-	int			natts = IndexRelationGetNumberOfAttributes(rel);
 	int			nupper = 0;
+	int			nunwanted = 0;
 	int			most = so->starting ? cb_window_first_max(so) : INT_MAX;
-	bool		more = true;
 
 	cb_merge_start(scan, merge);
 	for (; merge->nordered > 0; cb_merge_advance(scan, merge))
 	{
 		CbSource   *source = merge->ordered[0];
+		CbKeyAnswer answer = cb_keys_test(&so->keys, source->head,
+										  so->kd.nkeyatts, dir);
 
+		if (so->for_point && cb_window_leaves_point(so, answer))
+			return cb_window_goes_to_next_point(so, dir);
 		if (nupper >= CB_WINDOW_UPPER_MAX || window->nitems >= most)
 		{
 			cb_window_end_early(so, merge);
@@ -213,23 +333,19 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		}
 		if (CbSourceIsUpper(source))
 			nupper++;
-
-		if (_bt_checkkeys(scan, source->head, natts, dir, &more) &&
-			!source->head_dead)
-			cb_window_add_item(window, source);
-		if (!more)
+		if (answer == CB_KEY_END)
 			return false;
+		if (answer == CB_KEY_SKIP)
+		{
+			if (cb_window_goes_to_place(so, source->head, &nunwanted, dir))
+				return true;
+			continue;
+		}
+		nunwanted = 0;
+		if (!source->head_dead)
+			cb_window_add_item(window, source);
 	}
-
-	/* the high key can tell that there are no matches further right */
-	if (ScanDirectionIsForward(dir) && window->hi.bound.kind == CB_BOUND_TUPLE)
-	{
-		IndexTuple	high = window->hi.bound.tuple;
-
-		(void) _bt_checkkeys(scan, high, BTreeTupleGetNAtts(high, rel), dir,
-							 &more);
-	}
-	return more;
+	return cb_window_look_beyond(scan, dir, nunwanted);
 }
 
 static void
@@ -254,10 +370,11 @@ cb_window_is_read_in_place(CbScanOpaque so)
 
 /*
  * The window of a look-up whose entry is kept with the cached ones, if it is.
- * The upper levels have been copied and have nothing for it.
+ * The upper levels have been copied and have nothing for it.  *more: may there
+ * be matches beyond it?
  */
 static bool
-cb_window_read_cached(IndexScanDesc scan)
+cb_window_read_cached(IndexScanDesc scan, bool *more)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
@@ -282,6 +399,7 @@ cb_window_read_cached(IndexScanDesc scan)
 	window->cached_attach_id = so->view.attach_id;
 	window->cached_hash = so->view.hash;
 	window->valid = true;
+	*more = cb_window_goes_to_next_point(so, ForwardScanDirection);
 	return true;
 }
 
@@ -302,8 +420,8 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	cb_window_copy_levels(scan, dir);
 	in_place = cb_window_is_read_in_place(so);
 	cached = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_cached(scan);
-	if (cached && cb_window_read_cached(scan))
-		return false;
+	if (cached && cb_window_read_cached(scan, &more))
+		return more;
 	missed = cb_window_read_leaf(scan, dir, in_place);
 	if (!in_place)
 	{
@@ -317,7 +435,7 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	{
 		cb_tree_check_still_locked(scan->indexRelation,
 								   so->cur->buf);
-		if (cached && (!more || so->cur->hi.bound.kind == CB_BOUND_MAX))
+		if (cached && (!more || so->cur->goes || so->cur->hi.bound.kind == CB_BOUND_MAX))
 			cb_window_keep_cached(scan);
 		if (so->cur->nitems > 0)
 			so->cur->lsn = BufferGetLSNAtomic(so->cur->buf);
@@ -343,6 +461,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	cb_arena_reset(&window->kept);
 	window->nitems = 0;
 	window->nkilled = 0;
+	window->goes = false;
 	window->cached_attach_id = 0;
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
@@ -387,14 +506,53 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	if (ScanDirectionIsForward(dir))
 	{
 		window->index = 0;
-		window->more_right = more && window->hi.bound.kind != CB_BOUND_MAX;
+		window->more_right = more &&
+			(window->goes || window->hi.bound.kind != CB_BOUND_MAX);
 	}
 	else
 	{
 		cb_window_reverse_items(window);
 		window->index = window->nitems - 1;
-		window->more_left = more && window->lo.bound.kind != CB_BOUND_MIN;
+		window->more_left = more &&
+			(window->goes || window->lo.bound.kind != CB_BOUND_MIN);
 	}
+}
+
+/*
+ * The scan begins at so->pos, a place of its keys, or has gone there.  It has
+ * left its window, whose leaf may have that place as well.
+ */
+static void
+cb_window_begin(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	pgstat_count_index_scan(scan->indexRelation);
+	so->pos.leaf = cb_scan_find_leaf(scan, dir);
+	so->starting = true;
+	cb_scan_ahead_reset(&so->ahead);
+	so->ahead.points = so->pos.points;
+	so->ahead.point = so->pos.point;
+}
+
+/*
+ * Leaves the window for what comes next in the direction: reads on, or goes to
+ * where it says.
+ */
+static void
+cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	bool		goes = window->goes && window->to.dir == dir;
+
+	cb_place_copy(so, &so->pos, goes ? &window->to :
+				  ScanDirectionIsForward(dir) ? &window->hi : &window->lo);
+	cb_window_leave(scan);
+	if (!goes)
+		return;
+	cb_window_begin(scan, dir);
+	so->ahead.hops = so->pos.points == NULL;
 }
 
 /*
@@ -409,8 +567,6 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 	for (;;)
 	{
 		CbWindow   *window = so->cur;
-		bool		forward = ScanDirectionIsForward(dir);
-		bool		more;
 
 		/* no lock or pin is held here; a bitmap scan does not look elsewhere */
 		CHECK_FOR_INTERRUPTS();
@@ -418,20 +574,19 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 		if (window->nitems > 0)
 			return true;
 
-		more = forward ? window->more_right : window->more_left;
-		if (more)
-			cb_place_copy(so, &so->pos, forward ? &window->hi : &window->lo);
-		cb_window_leave(scan);
-		if (!more)
+		if (!(ScanDirectionIsForward(dir) ? window->more_right : window->more_left))
+		{
+			cb_window_leave(scan);
 			return false;
+		}
+		cb_window_go_on(scan, dir);
 	}
 }
 
 /*
- * Reads the first window with items of a scan that starts at the bound.  The
- * scan holds no window.  Nothing beyond the starting bound can match.  leaf:
- * one whose lower bound is not right of the bound, if known; going forward
- * only.
+ * Reads the first window with items of a scan that begins in this direction
+ * where its keys say.  The scan holds no window.  Nothing before its beginning
+ * can match.
  *
  * False: there is no match, and no valid window then.  No lock is held on
  * entry or on exit; the window's leaf stays pinned if VACUUM has to wait for
@@ -439,19 +594,17 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
  * windows.
  */
 bool
-cb_window_first(IndexScanDesc scan, const CbBound *bound, ScanDirection dir,
-				CbLeafHint leaf)
+cb_window_first(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	if (so->cur == NULL)
 		so->cur = cb_window_init(so, &so->first);
-	cb_place_set_bound(so, &so->pos, bound);
-	so->pos.leaf = leaf;
-	so->pos.upper_serial = 0;
+	cb_keyspace_start(&so->keys.space, ScanDirectionIsForward(dir), &so->keys.place);
+	cb_place_set_keys(so, &so->pos, NULL, dir);
+	cb_window_begin(scan, dir);
+	so->ahead.hops = false;
 	so->cur->more_left = so->cur->more_right = false;
-	so->starting = true;
-	cb_scan_ahead_reset(&so->ahead);
 	return cb_window_seek(scan, dir);
 }
 
@@ -463,17 +616,16 @@ bool
 cb_window_next(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	bool		forward = ScanDirectionIsForward(dir);
-	bool		more = forward ? so->cur->more_right : so->cur->more_left;
 
-	if (more)
-		cb_place_copy(so, &so->pos, forward ? &so->cur->hi : &so->cur->lo);
-	cb_window_leave(scan);
-	if (!more)
+	if (!(ScanDirectionIsForward(dir) ? so->cur->more_right : so->cur->more_left))
+	{
+		cb_window_leave(scan);
 		return false;
+	}
+	so->starting = false;
+	cb_window_go_on(scan, dir);
 
 	/* there may be matches where the scan comes from */
-	so->starting = false;
 	so->cur->more_left = so->cur->more_right = true;
 	return cb_window_seek(scan, dir);
 }

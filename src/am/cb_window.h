@@ -12,9 +12,10 @@
 #include "executor/instrument.h"
 
 /* cb_place.c */
-extern void cb_place_set_bound(CbScanOpaque so, CbPlace *place, const CbBound *bound);
 extern void cb_place_set_tuple(CbScanOpaque so, CbPlace *place,
 							   IndexTuple tuple, bool after);
+extern void cb_place_set_keys(CbScanOpaque so, CbPlace *place,
+							  IndexTuple entry, ScanDirection dir);
 extern void cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src);
 
 /* cb_window_bucket.c */

@@ -13,37 +13,59 @@
 #include "am/cb_window.h"
 
 /*
- * Does the scan want entries with one value in the first column?  Then their
- * hash tells which chunks can be left out.  The quals are the server's, as
- * preprocessed: for the first column equality comes first; with array keys it
- * is for the present element.  A value of another type may have another hash,
- * so it is made one of the column's type, if it is an integer, or has none.
+ * The one value of the first column that the window is for; false: there is
+ * none such.  It is the one that the scan has gone to, in its direction, or the
+ * only one that it wants.
+ */
+static bool
+cb_window_get_value(CbScanOpaque so, ScanDirection dir, const CbKeysType **type,
+					Datum *value)
+{
+	const CbKeyCond *cond = so->keys.space.columns[0].conds;
+	int			i = 0;
+
+	if (so->keys.space.ncolumns == 0 || so->keys.space.columns[0].nconds == 0)
+		return false;
+	if (so->pos.points != NULL)
+	{
+		if (so->pos.dir != dir)
+			return false;
+		cond = so->pos.points;
+		i = so->pos.point;
+	}
+	else if (cond->kind != CB_COND_POINTS || cond->n > 1 || cond->is_null)
+		return false;
+	*type = cond->arg;
+	*value = (Datum) cond->values[i];
+	return true;
+}
+
+/*
+ * Does the window want entries with one value in the first column?  Then their
+ * hash tells which chunks can be left out.  A value of another type may have
+ * another hash, so it is made one of the column's type, if it is an integer, or
+ * has none.
  */
 static void
-cb_window_set_hash(CbScanOpaque so)
+cb_window_set_hash(CbScanOpaque so, ScanDirection dir)
 {
-	const ScanKey key = so->bt.keyData;
 	CbBucketView *view = &so->view;
+	const CbKeysType *type;
 	Datum		value;
 
-	view->has_hash = false;
+	view->has_hash = so->for_point = false;
 	if ((cb_set_find(so->kd.rel) == NULL &&
 		 cb_rel_cache(so->kd.rel)->range_root == 0) ||
-		so->bt.numberOfKeys == 0 || key->sk_attno != 1 ||
-		key->sk_strategy != BTEqualStrategyNumber ||
-		(key->sk_flags & (SK_ISNULL | SK_SEARCHNULL | SK_SEARCHNOTNULL |
-						  SK_ROW_HEADER)) != 0)
+		!cb_window_get_value(so, dir, &type, &value))
 		return;
-	value = key->sk_argument;
-	if (OidIsValid(key->sk_subtype) &&
-		key->sk_subtype != so->kd.rel->rd_opcintype[0] &&
-		!cb_key_convert_integer(key->sk_func.fn_oid, &value))
+	if (OidIsValid(type->type) && !cb_key_convert_integer(type->operator.fn_oid, &value))
 		return;
 	if (so->kd.hash == CB_HASH_NONE &&
 		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
 		return;
 	view->hash = cb_key_hash(&so->kd, value);
 	view->has_hash = true;
+	so->for_point = so->pos.points != NULL && so->pos.points->n > 1;
 }
 
 /*
@@ -56,7 +78,7 @@ cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	cb_window_set_hash(so);
+	cb_window_set_hash(so, dir);
 	so->view.wants_end = so->starting && cb_bound_is_at_end(&so->pos.bound);
 	cb_bucket_view_open(&so->kd, &so->pos.bound, dir, &so->view);
 	CB_TEST_POINT("scan-bucket-pinned");

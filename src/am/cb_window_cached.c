@@ -33,10 +33,11 @@ cb_window_may_be_cached(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Relation	rel = scan->indexRelation;
 
-	if (so->pos.bound.kind != CB_BOUND_KEYS)
+	if (so->pos.points == NULL || !ScanDirectionIsForward(so->pos.dir) ||
+		so->pos.bound.kind != CB_BOUND_KEYS)
 		return false;
 	return cb_entry_cache_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
-		so->bt.numberOfKeys == 1 &&
+		so->keys.space.columns[0].nconds == 1 &&
 		IndexRelationGetNumberOfKeyAttributes(rel) == 1 &&
 		!scan->xs_want_itup && IsMVCCSnapshot(scan->xs_snapshot) &&
 		RelationNeedsWAL(rel) && scan->ignore_killed_tuples &&
@@ -47,14 +48,22 @@ cb_window_may_be_cached(IndexScanDesc scan)
 static bool
 cb_window_ends_value(IndexScanDesc scan, IndexTuple bound)
 {
-	bool		more = true;
+	return bound == NULL ||
+		cb_keys_test(&((CbScanOpaque) scan->opaque)->keys, bound,
+					 BTreeTupleGetNAtts(bound, scan->indexRelation),
+					 ForwardScanDirection) != CB_KEY_MATCH;
+}
 
-	if (bound == NULL)
-		return true;
-	(void) _bt_checkkeys(scan, bound,
-						 BTreeTupleGetNAtts(bound, scan->indexRelation),
-						 ForwardScanDirection, &more);
-	return !more;
+/* Has the tuple the value that the scan has gone to? */
+static bool
+cb_window_has_value(CbScanOpaque so, IndexTuple itup)
+{
+	const CbKeyCond *points = so->pos.points;
+	bool		isnull;
+	Datum		value = index_getattr(itup, 1, so->kd.tupdesc, &isnull);
+
+	return !isnull &&
+		points->compare(points, (uintptr_t) value, points->values[so->pos.point]) == 0;
 }
 
 /* Have the bucket and the range buffer all that there may be of the value? */
@@ -75,15 +84,11 @@ bool
 cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple, BlockNumber *leaf)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	Relation	rel = scan->indexRelation;
-	bool		more;
 
-	if (!cb_entry_cache_find(rel, so->view.attach_id, so->view.hash, tuple, leaf) ||
-		!cb_window_has_whole_value(scan))
-		return false;
-	return _bt_checkkeys(scan, &tuple->header,
-						 IndexRelationGetNumberOfAttributes(rel),
-						 ForwardScanDirection, &more);
+	return cb_entry_cache_find(scan->indexRelation, so->view.attach_id,
+							   so->view.hash, tuple, leaf) &&
+		cb_window_has_whole_value(scan) &&
+		cb_window_has_value(so, &tuple->header);
 }
 
 /*

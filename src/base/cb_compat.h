@@ -6,9 +6,8 @@
  * Each entry names the version that made the difference and the reason.
  *
  * nbtree.h is included here because cache_batch uses, and does not copy,
- * what the server already has and exports there: the pivot tuple format, the
- * preprocessing of scan keys and array keys, the check of a tuple against
- * them, and the registry of vacuum cycle ids.  None of these looks at a page.
+ * what the server already has and exports there: the pivot tuple format and
+ * the registry of vacuum cycle ids.  Neither looks at a page.
  *
  *-------------------------------------------------------------------------
  */

@@ -114,7 +114,7 @@ MECHANISMS = [
     Mechanism(
         "any-groups", src=216, tests=409,
         title="leaves of = ANY found together",
-        checks="A10_ARRAYTYPE, part of I9_HINT; isolation read-groups, parts of regress reads",
+        checks="part of I9_HINT; isolation read-groups, parts of regress reads",
         buys="= ANY",
         leaning="the next leaf brought into the caches",
         runs=["--scale 0.6 --big-scale 0.2 --seconds 5 any-100-big any-100-empty any-100-full"]),

@@ -1,0 +1,202 @@
+-- Conditions of all kinds on several columns: index scans give what a sequential
+-- scan gives, in order, whatever the conditions are.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS cache_batch;
+RESET client_min_messages;
+SET max_parallel_workers_per_gather = 0;
+SET jit = off;
+SET enable_sort = off;
+SET enable_incremental_sort = off;
+
+CREATE TABLE keys_t (a int8, b int4, c text COLLATE "C", d date) WITH (autovacuum_enabled = off);
+CREATE FUNCTION keys_fill(l int, h int) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO keys_t
+	SELECT nullif(i % 7, 6), nullif(i * 31 % 97, 96), nullif('c' || i * 7 % 23, 'c22'),
+		   date '2020-01-01' + (i * 13 % 40)
+	FROM generate_series(l, h) i
+$$;
+SELECT keys_fill(1, 6000);
+CREATE INDEX keys_abc ON keys_t USING cachebatch (a, b, c);
+CREATE INDEX keys_desc ON keys_t USING cachebatch (a DESC NULLS LAST, b NULLS FIRST, c DESC) WITH (pack_leaves = off);
+CREATE INDEX keys_bda ON keys_t USING cachebatch (b DESC, d, a) WITH (fillfactor = 10);
+ANALYZE keys_t;
+
+-- a condition on a column: x and y are values, f a form
+CREATE FUNCTION keys_condition(col text, x text, y text, z text, type text, f int) RETURNS text
+LANGUAGE sql AS $$
+	SELECT format((ARRAY[
+		'%1$s = %2$s::%5$s',
+		'%1$s = ANY (ARRAY[%2$s, %3$s, NULL, %4$s, %2$s]::%5$s[])',
+		'%1$s >= %2$s::%5$s AND %1$s <= %3$s::%5$s',
+		'%1$s > %2$s::%5$s',
+		'%1$s < %2$s::%5$s AND %1$s < %3$s::%5$s',
+		'%1$s IS NULL',
+		'%1$s IS NOT NULL',
+		'%1$s = ANY (ARRAY[%2$s, %3$s]::%5$s[]) AND %1$s > %4$s::%5$s',
+		'%1$s = ANY (ARRAY[%2$s, %3$s]::%5$s[]) AND %1$s = ANY (ARRAY[%4$s, %3$s]::%5$s[])',
+		'%1$s < ANY (ARRAY[%2$s, %3$s, NULL]::%5$s[])',
+		'%1$s >= ANY (ARRAY[%2$s, %3$s]::%5$s[])',
+		'%1$s = ANY (ARRAY[NULL]::%5$s[])',
+		'true'])[f], col, x, y, z, type)
+$$;
+
+-- a random condition, of any type that the column is compared with
+CREATE FUNCTION keys_random(col text) RETURNS text LANGUAGE sql AS $$
+	SELECT CASE col
+		WHEN 'a' THEN keys_condition('a', (random() * 8 - 1)::int::text, (random() * 8 - 1)::int::text,
+									 (random() * 8 - 1)::int::text,
+									 (ARRAY['int8', 'int4', 'int2'])[1 + floor(random() * 3)], f)
+		WHEN 'b' THEN keys_condition('b', (random() * 99)::int::text, (random() * 99)::int::text,
+									 (random() * 99)::int::text,
+									 (ARRAY['int8', 'int4', 'int2'])[1 + floor(random() * 3)], f)
+		WHEN 'c' THEN keys_condition('c', quote_literal('c' || (random() * 23)::int), quote_literal('c' || (random() * 23)::int),
+									 quote_literal('c' || (random() * 23)::int), 'text', f)
+		ELSE keys_condition('d', quote_literal(date '2020-01-01' + (random() * 42)::int),
+							quote_literal(date '2020-01-01' + (random() * 42)::int),
+							quote_literal(date '2020-01-01' + (random() * 42)::int),
+							(ARRAY['date', 'timestamp', 'timestamptz'])[1 + floor(random() * 3)], f)
+		END
+	FROM (SELECT 1 + floor(random() * 13)::int AS f) r
+$$;
+
+-- orders that an index gives, forward or backward
+CREATE TABLE keys_orders (no int, cols text, ordering text);
+INSERT INTO keys_orders VALUES
+	(1, 'a, b, c', 'a, b, c'),
+	(2, 'a, b, c', 'a DESC, b DESC, c DESC'),
+	(3, 'a, b, c', 'a DESC NULLS LAST, b NULLS FIRST, c DESC'),
+	(4, 'a, b, c', 'a NULLS FIRST, b DESC NULLS LAST, c'),
+	(5, 'b, d, a', 'b DESC, d, a'),
+	(6, 'b, d, a', 'b, d DESC, a DESC');
+
+-- asks n random questions by index and by sequential scan
+CREATE FUNCTION keys_ask(n int, seed float) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	q text;
+	o keys_orders;
+	got text;
+	want text;
+	mode int;
+	wrong int := 0;
+BEGIN
+	PERFORM setseed(seed);
+	FOR i IN 1 .. n LOOP
+		SELECT * INTO o FROM keys_orders WHERE no = 1 + i % 6;
+		SELECT string_agg(keys_random(trim(col)), ' AND ') INTO q
+		FROM unnest(string_to_array(o.cols, ',')) col;
+		q := format('SELECT %s FROM keys_t WHERE %s ORDER BY %s', o.cols, q, o.ordering);
+		q := format('SELECT md5(string_agg(x::text, '','')) FROM (%s) x', q);
+		mode := i % 3;
+		SET enable_seqscan = off;
+		PERFORM set_config('enable_bitmapscan', CASE WHEN mode = 0 THEN 'on' ELSE 'off' END, false),
+			set_config('enable_indexscan', CASE WHEN mode = 0 THEN 'off' ELSE 'on' END, false),
+			set_config('enable_indexonlyscan', CASE WHEN mode = 1 THEN 'on' ELSE 'off' END, false);
+		EXECUTE q INTO got;
+		SET enable_seqscan = on;
+		SET enable_bitmapscan = off;
+		SET enable_indexscan = off;
+		SET enable_indexonlyscan = off;
+		EXECUTE q INTO want;
+		IF got IS DISTINCT FROM want THEN
+			wrong := wrong + 1;
+			RETURN NEXT mode || ': ' || q;
+		END IF;
+	END LOOP;
+	RETURN NEXT n || ' questions, ' || wrong || ' wrong answers';
+END $$;
+
+-- in the tree; then in buckets and journal as well; then all in the tree again
+SELECT * FROM keys_ask(400, 0.1);
+DO $$ BEGIN FOR i IN 0 .. 19 LOOP PERFORM keys_fill(6001 + i * 50, 6050 + i * 50); END LOOP; END $$;
+SELECT * FROM keys_ask(400, 0.2);
+DELETE FROM keys_t WHERE a = 3 AND b % 2 = 0;
+UPDATE keys_t SET b = b + 1 WHERE c = 'c7';
+SELECT * FROM keys_ask(200, 0.3);
+VACUUM keys_t;
+SELECT * FROM keys_ask(200, 0.4);
+
+-- an array that changes from row to row
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_indexscan = on;
+SELECT count(*), sum(y.b) FROM keys_t x JOIN keys_t y
+ON y.a = ANY (ARRAY[x.a, x.a + 1, NULL]) AND y.b = x.b WHERE x.d = '2020-01-05';
+SET enable_indexscan = off;
+SET enable_nestloop = off;
+SET enable_seqscan = on;
+SELECT count(*), sum(y.b) FROM keys_t x JOIN keys_t y
+ON y.a = ANY (ARRAY[x.a, x.a + 1, NULL]) AND y.b = x.b WHERE x.d = '2020-01-05';
+DROP TABLE keys_t, keys_orders;
+RESET ALL;
+SET client_min_messages = warning;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+
+-- entries of one value in chunks that a look-up of another one leaves out: after an
+-- entry of a third value that is not wanted, ...
+CREATE TABLE keys_point (a int, b int);
+CREATE INDEX keys_point_ab ON keys_point USING cachebatch (a, b);
+INSERT INTO keys_point VALUES (1, 10000);
+INSERT INTO keys_point SELECT 3, g FROM generate_series(1, 20000) g;
+SELECT cache_batch_flush('keys_point_ab');
+DO $$ BEGIN FOR i IN 1 .. 3 LOOP INSERT INTO keys_point VALUES (2, 10000); END LOOP; END $$;
+SELECT * FROM keys_point WHERE a IN (1, 2, 3) AND b = 10000 ORDER BY a;
+SELECT * FROM keys_point WHERE a IN (1, 2, 3) AND b = 10000 ORDER BY a DESC;
+-- ... and where a scan's first window is full with the last entry of its value
+CREATE TABLE keys_full (k int);
+CREATE INDEX keys_full_k ON keys_full USING cachebatch (k);
+INSERT INTO keys_full SELECT 1 FROM generate_series(1, 128);
+INSERT INTO keys_full VALUES (3);
+SELECT cache_batch_flush('keys_full_k');
+DO $$ BEGIN FOR i IN 1 .. 3 LOOP INSERT INTO keys_full VALUES (2); END LOOP; END $$;
+SELECT k, count(*) FROM keys_full WHERE k IN (1, 2, 3) GROUP BY k ORDER BY k;
+
+-- null comes after the greatest value
+CREATE TABLE keys_last (k int, d date, n int, x int);
+CREATE INDEX keys_last_kdx ON keys_last USING cachebatch (k, d, x);
+CREATE INDEX keys_last_nx ON keys_last USING cachebatch (n DESC, x);
+INSERT INTO keys_last VALUES (1, 'infinity', 2147483647, 7), (1, NULL, NULL, 5), (1, '-infinity', -2147483648, 7);
+SELECT x FROM keys_last WHERE k = 1 AND x = 5;
+SELECT x FROM keys_last WHERE n IS NOT DISTINCT FROM n AND x = 5 ORDER BY n, x;
+SELECT x FROM keys_last WHERE x = 7 ORDER BY n DESC, x;
+
+-- a comparison with another type that has an order of its own: the scan ends
+CREATE TABLE keys_clock (t timestamp);
+INSERT INTO keys_clock SELECT timestamp '2024-03-10 00:00' + i * interval '1 second' FROM generate_series(1, 20000) i;
+CREATE INDEX keys_clock_t ON keys_clock USING cachebatch (t) WITH (pack_leaves = off, fillfactor = 10);
+SET timezone = 'America/New_York';
+SELECT count(*) > 0 FROM (SELECT t FROM keys_clock WHERE t > timestamptz '2024-03-10 07:30+00' ORDER BY t) x;
+SELECT count(*) > 0 FROM (SELECT t FROM keys_clock
+	WHERE t = ANY (ARRAY[timestamptz '2024-03-10 06:30+00', '2024-03-10 07:10+00', '2024-03-10 07:30+00'])) x;
+TRUNCATE keys_clock;
+INSERT INTO keys_clock VALUES ('2026-03-08 02:00'), ('2026-03-08 02:30'), ('2026-03-08 03:15');
+SELECT * FROM keys_clock WHERE t = ANY ('{2026-03-08 03:00,2026-03-08 03:30}'::timestamptz[]);
+RESET timezone;
+
+-- an operator family without the comparison that a condition on a later column needs
+CREATE OPERATOR FAMILY keys_family USING cachebatch;
+CREATE OPERATOR CLASS keys_ops FOR TYPE int USING cachebatch FAMILY keys_family AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	OPERATOR 1 < (int, int8), OPERATOR 5 > (int, int8), FUNCTION 1 btint4cmp(int, int);
+CREATE TABLE keys_some (a int, b int);
+INSERT INTO keys_some SELECT i % 3, i FROM generate_series(1, 3000) i;
+CREATE INDEX keys_some_ab ON keys_some USING cachebatch (a, b keys_ops) WITH (buffered = on);
+SELECT count(*) FROM keys_some WHERE b > 2000::int8;
+SELECT count(*) FROM keys_some WHERE a IN (0, 1) AND b > 2000::int8 AND b < 2100::int8;
+CREATE TABLE keys_nulls (a int);
+INSERT INTO keys_nulls SELECT nullif(i, 50) FROM generate_series(1, 100) i;
+CREATE INDEX keys_nulls_a ON keys_nulls USING cachebatch (a keys_ops NULLS FIRST) WITH (buffered = on);
+SELECT count(*) FROM keys_nulls WHERE a < 20::int8;
+
+-- a short type, many equal entries, and long ones
+CREATE TABLE keys_short (s int2, k text COLLATE "C");
+INSERT INTO keys_short SELECT i / 300, lpad((i / 40)::text, 10, '0') || repeat('x', 700) FROM generate_series(0, 5999) i;
+CREATE INDEX keys_short_s ON keys_short USING cachebatch (s);
+CREATE INDEX keys_short_k ON keys_short USING cachebatch (k) WITH (pack_leaves = off);
+SELECT s, count(*) FROM keys_short WHERE s IN (1, 17, 30000) GROUP BY s ORDER BY s;
+SELECT left(k, 10), count(*) FROM keys_short
+WHERE k IN (lpad('3', 10, '0') || repeat('x', 700), lpad('140', 10, '0') || repeat('x', 700)) GROUP BY 1 ORDER BY 1;
+DROP TABLE keys_nulls, keys_short;
+DROP TABLE keys_point, keys_full, keys_last, keys_clock, keys_some;
+DROP OPERATOR FAMILY keys_family USING cachebatch;
+DROP FUNCTION keys_fill, keys_condition, keys_random, keys_ask;

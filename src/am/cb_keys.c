@@ -1,0 +1,656 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_keys.c
+ *	  From the server's scan keys to conditions on columns, and from places
+ *	  between these to bounds.
+ *
+ * Each scan key becomes a condition: an equality a point, = ANY several, an
+ * inequality a bound.  What wants a bound wants no nulls, which is a bound as
+ * well.  A key of a shorter integer type is made one of an int8 column, so it
+ * is compared and searched for as such.  All else of another type than the
+ * column is compared by the operator family's function for both.  Where the
+ * family lacks that, a bound is compared by its operator, which is enough as
+ * long as the scan does not have to begin there.
+ *
+ * Row comparisons are made for btree only, so there are none.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_keys.h"
+#include "catalog/pg_type.h"
+#include "lib/qunique.h"
+#include "utils/array.h"
+#include "utils/datum.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+/* ---------- types ---------- */
+
+static bool
+cb_keys_is_own_type(const CbKeyDesc *kd, int column, Oid type)
+{
+	return type == InvalidOid || type == kd->rel->rd_opcintype[column];
+}
+
+/* The 3-way comparison of two types of the column's family, or InvalidOid. */
+static Oid
+cb_keys_order_proc(const CbKeyDesc *kd, int column, Oid left, Oid right)
+{
+	Oid			own = kd->rel->rd_opcintype[column];
+
+	return get_opfamily_proc(kd->rel->rd_opfamily[column],
+							 OidIsValid(left) ? left : own,
+							 OidIsValid(right) ? right : own, CB_ORDER_PROC);
+}
+
+static void
+cb_keys_report_no_order(const CbKeyDesc *kd, int column, Oid left, Oid right)
+{
+	Oid			own = kd->rel->rd_opcintype[column];
+
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_FUNCTION),
+			 errmsg("column %d of index \"%s\" has no comparison function for types %u and %u",
+					column + 1, RelationGetRelationName(kd->rel),
+					OidIsValid(left) ? left : own, OidIsValid(right) ? right : own)));
+}
+
+/*
+ * Is a column in the order of this comparison with another type?  Not where
+ * clocks are put forward: a timestamp of the hour that is left out is later, in
+ * a time zone, than the next ones.
+ */
+static bool
+cb_keys_proc_is_ordered(Oid proc)
+{
+	switch (proc)
+	{
+		case F_BTINT24CMP:
+		case F_BTINT28CMP:
+		case F_BTINT42CMP:
+		case F_BTINT48CMP:
+		case F_BTINT82CMP:
+		case F_BTINT84CMP:
+		case F_BTFLOAT48CMP:
+		case F_BTFLOAT84CMP:
+		case F_BTNAMETEXTCMP:
+		case F_BTTEXTNAMECMP:
+		case F_DATE_CMP_TIMESTAMP:
+		case F_TIMESTAMP_CMP_DATE:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Makes a type of a column; what its function keeps lives in cxt.  There is
+ * none if the family lacks it.
+ */
+static void
+cb_keys_init_type(CbKeysType *type, CbKeyDesc *kd, int column, Oid oid,
+				  MemoryContext cxt)
+{
+	ScanKey		bound = &type->bound;
+	int16		option = kd->rel->rd_indoption[column];
+
+	type->kd = kd;
+	type->type = cb_keys_is_own_type(kd, column, oid) ? InvalidOid : oid;
+	type->operator.fn_oid = InvalidOid;
+	memset(bound, 0, sizeof(ScanKeyData));
+	bound->sk_flags = option << SK_BT_INDOPTION_SHIFT;
+	bound->sk_attno = column + 1;
+	bound->sk_strategy = InvalidStrategy;
+	bound->sk_subtype = oid;
+	bound->sk_collation = kd->rel->rd_indcollation[column];
+	type->ordered = true;
+	if (!OidIsValid(type->type))
+		fmgr_info_copy(&bound->sk_func,
+					   index_getprocinfo(kd->rel, column + 1, CB_ORDER_PROC), cxt);
+	else
+	{
+		Oid			proc = cb_keys_order_proc(kd, column, InvalidOid, oid);
+
+		if (OidIsValid(proc))
+			fmgr_info_cxt(proc, &bound->sk_func, cxt);
+		type->ordered = cb_keys_proc_is_ordered(proc);
+	}
+}
+
+static inline SortSupport
+cb_keys_ssup(const CbKeysType *type)
+{
+	return &type->kd->ssup[type->bound.sk_attno - 1];
+}
+
+static inline int
+cb_keys_turn(const CbKeysType *type, int cmp)
+{
+	if ((type->bound.sk_flags & SK_BT_DESC) != 0)
+		INVERT_COMPARE_RESULT(cmp);
+	return cmp;
+}
+
+/* CbKeyCondCompare, of the column's own type. */
+static int
+cb_keys_compare_own(const CbKeyCond *cond, uintptr_t column, uintptr_t value)
+{
+	const CbKeysType *type = cond->arg;
+	SortSupport ssup = cb_keys_ssup(type);
+
+	return cb_keys_turn(type, ssup->comparator((Datum) column, (Datum) value, ssup));
+}
+
+/* CbKeyCondCompare, of another type. */
+static int
+cb_keys_compare_other(const CbKeyCond *cond, uintptr_t column, uintptr_t value)
+{
+	CbKeysType *type = cond->arg;
+
+	return cb_keys_turn(type,
+						DatumGetInt32(FunctionCall2Coll(&type->bound.sk_func,
+														type->bound.sk_collation,
+														(Datum) column, (Datum) value)));
+}
+
+/*
+ * CbKeyCondCompare, of a bound of another type, where only the operator is
+ * known: inside the bound or outside.
+ */
+static int
+cb_keys_compare_operator(const CbKeyCond *cond, uintptr_t column, uintptr_t value)
+{
+	CbKeysType *type = cond->arg;
+	bool		inside =
+	DatumGetBool(FunctionCall2Coll(&type->operator, type->bound.sk_collation,
+								   (Datum) column, (Datum) value));
+
+	return inside == (cond->kind == CB_COND_LOWER) ? 1 : -1;
+}
+
+/*
+ * The order of values of two types in the column; false if the family does not
+ * have it.
+ */
+static bool
+cb_keys_compare_types(CbKeys *keys, const CbKeysType *a, Datum value_a,
+					  const CbKeysType *b, Datum value_b, int *cmp)
+{
+	int			column = a->bound.sk_attno - 1;
+	Oid			proc;
+
+	if (!OidIsValid(a->type) && !OidIsValid(b->type))
+	{
+		SortSupport ssup = cb_keys_ssup(a);
+
+		*cmp = cb_keys_turn(a, ssup->comparator(value_a, value_b, ssup));
+		return true;
+	}
+	if (keys->relating != column || keys->relating_types[0] != a->type ||
+		keys->relating_types[1] != b->type)
+	{
+		keys->relating = -1;
+		proc = cb_keys_order_proc(keys->kd, column, a->type, b->type);
+		if (!OidIsValid(proc))
+			return false;
+		fmgr_info_cxt(proc, &keys->relate, keys->kd->ssup[column].ssup_cxt);
+		keys->relating = column;
+		keys->relating_types[0] = a->type;
+		keys->relating_types[1] = b->type;
+	}
+	*cmp = cb_keys_turn(a, DatumGetInt32(FunctionCall2Coll(&keys->relate,
+														   a->bound.sk_collation,
+														   value_a, value_b)));
+	return true;
+}
+
+/* The relation of conditions' values (CbKeySpace). */
+static bool
+cb_keys_relate(void *arg, const CbKeyCond *a, int i, const CbKeyCond *b, int j,
+			   int *cmp)
+{
+	return cb_keys_compare_types(arg, a->arg, (Datum) a->values[i], b->arg,
+								 (Datum) b->values[j], cmp);
+}
+
+/* An entry's value of a column (CbKeySpace). */
+static uintptr_t
+cb_keys_get(void *arg, const void *entry, int column, bool *is_null)
+{
+	CbKeys	   *keys = arg;
+
+	return (uintptr_t) index_getattr(unconstify(IndexTupleData *, (const IndexTupleData *) entry),
+									 column + 1, keys->kd->tupdesc, is_null);
+}
+
+/* ---------- neighbours ---------- */
+
+static inline bool
+cb_keys_step(int64 value, int64 least, int64 greatest, bool up, int64 *next)
+{
+	if (value == (up ? greatest : least))
+		return false;
+	*next = up ? value + 1 : value - 1;
+	return true;
+}
+
+#define CB_KEYS_NEIGHBOUR(name, get, put, least, greatest) \
+static bool \
+cb_keys_neighbour_##name(uintptr_t value, bool forward, uintptr_t *next) \
+{ \
+	int64		number; \
+\
+	if (!cb_keys_step(get((Datum) value), least, greatest, forward, &number)) \
+		return false; \
+	*next = (uintptr_t) put(number); \
+	return true; \
+} \
+\
+static bool \
+cb_keys_neighbour_##name##_desc(uintptr_t value, bool forward, uintptr_t *next) \
+{ \
+	return cb_keys_neighbour_##name(value, !forward, next); \
+}
+
+CB_KEYS_NEIGHBOUR(int2, DatumGetInt16, Int16GetDatum, PG_INT16_MIN, PG_INT16_MAX)
+CB_KEYS_NEIGHBOUR(int4, DatumGetInt32, Int32GetDatum, PG_INT32_MIN, PG_INT32_MAX)
+#ifdef USE_FLOAT8_BYVAL
+CB_KEYS_NEIGHBOUR(int8, DatumGetInt64, Int64GetDatum, PG_INT64_MIN, PG_INT64_MAX)
+#endif
+
+/* Sets the function that knows the next value of the column, if one does. */
+static void
+cb_keys_set_neighbour(const CbKeyDesc *kd, int column, CbKeyColumn *space)
+{
+	bool		desc = kd->ssup[column].ssup_reverse;
+
+	space->neighbour = NULL;
+	switch (kd->order_proc[column])
+	{
+		case F_BTINT2CMP:
+			space->neighbour = desc ? cb_keys_neighbour_int2_desc : cb_keys_neighbour_int2;
+			break;
+		case F_BTINT4CMP:
+		case F_DATE_CMP:
+			space->neighbour = desc ? cb_keys_neighbour_int4_desc : cb_keys_neighbour_int4;
+			break;
+#ifdef USE_FLOAT8_BYVAL
+		case F_BTINT8CMP:
+			space->neighbour = desc ? cb_keys_neighbour_int8_desc : cb_keys_neighbour_int8;
+			break;
+#endif
+		default:
+			break;
+	}
+}
+
+/* ---------- conditions ---------- */
+
+/* What a strategy wants of a column, in its order in the index. */
+static CbKeyCondKind
+cb_keys_kind(StrategyNumber strategy, bool desc, bool *strict)
+{
+	*strict = strategy == BTLessStrategyNumber || strategy == BTGreaterStrategyNumber;
+	switch (strategy)
+	{
+		case BTLessStrategyNumber:
+		case BTLessEqualStrategyNumber:
+			return desc ? CB_COND_LOWER : CB_COND_UPPER;
+		case BTEqualStrategyNumber:
+			return CB_COND_POINTS;
+		case BTGreaterEqualStrategyNumber:
+		case BTGreaterStrategyNumber:
+			return desc ? CB_COND_UPPER : CB_COND_LOWER;
+		default:
+			elog(ERROR, "unexpected strategy number: %d", (int) strategy);
+			return CB_COND_POINTS;
+	}
+}
+
+/* Adds a condition to the column that is being made, the space's last. */
+static CbKeyCond *
+cb_keys_add_cond(CbKeys *keys, CbKeysGiven *given, CbKeyCondKind kind,
+				 bool strict, bool is_null)
+{
+	CbKeyColumn *column = &keys->space.columns[keys->space.ncolumns - 1];
+	CbKeyCond  *cond = &column->conds[column->nconds++];
+
+	*cond = (CbKeyCond)
+	{
+		.kind = kind,
+		.strict = strict,
+		.is_null = is_null,
+		.n = 1,
+		.values = &given->value,
+		.compare = OidIsValid(given->type.type) ? cb_keys_compare_other :
+		cb_keys_compare_own,
+		.arg = &given->type
+	};
+	return cond;
+}
+
+/* Wants what is not null: what lies beyond it. */
+static void
+cb_keys_add_not_null(CbKeys *keys, CbKeysGiven *given)
+{
+	bool		nulls_first = keys->space.columns[keys->space.ncolumns - 1].nulls_first;
+
+	cb_keys_add_cond(keys, given, nulls_first ? CB_COND_LOWER : CB_COND_UPPER,
+					 true, true);
+}
+
+/* what an array's elements are sorted by */
+typedef struct CbKeysSort
+{
+	CbKeys	   *keys;
+	CbKeysType *type;
+} CbKeysSort;
+
+static int
+cb_keys_compare_elements(const void *a, const void *b, void *arg)
+{
+	CbKeysSort *sort = arg;
+	int			cmp;
+
+	if (!cb_keys_compare_types(sort->keys, sort->type, *(const Datum *) a,
+							   sort->type, *(const Datum *) b, &cmp))
+		cb_keys_report_no_order(sort->keys->kd, sort->type->bound.sk_attno - 1,
+								sort->type->type, sort->type->type);
+	return cmp;
+}
+
+/*
+ * The elements of an array that are not null, in the column's order, each
+ * once; returns how many.  They live as long as the scan's keys.
+ */
+static int
+cb_keys_read_array(CbKeys *keys, CbKeysGiven *given, Datum value, Datum **elements)
+{
+	ArrayType  *array = DatumGetArrayTypeP(value);
+	CbKeysSort	sort = {keys, &given->type};
+	int			column = given->type.bound.sk_attno - 1;
+	bool	   *nulls;
+	int			nall;
+	int			n = 0;
+	int16		len;
+	bool		by_value;
+	char		align;
+
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &len, &by_value, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), len, by_value, align,
+					  elements, &nulls, &nall);
+	for (int i = 0; i < nall; i++)
+	{
+		if (nulls[i])
+			continue;
+		(*elements)[n] = (*elements)[i];
+		(void) cb_key_widen_integer(keys->kd->order_proc[column], given->subtype,
+									&(*elements)[n]);
+		n++;
+	}
+	if (n < 2)
+		return n;
+	qsort_arg(*elements, n, sizeof(Datum), cb_keys_compare_elements, &sort);
+	return qunique_arg(*elements, n, sizeof(Datum), cb_keys_compare_elements, &sort);
+}
+
+/*
+ * Sets a condition's values from an array: of a bound the one that leaves
+ * most.  False if the array has none.
+ */
+static bool
+cb_keys_set_array(CbKeys *keys, CbKeysGiven *given, CbKeyCond *cond, Datum value,
+				  MemoryContext cxt)
+{
+	MemoryContext oldcxt;
+	Datum	   *elements;
+	int			n;
+
+	if (keys->array_cxt == NULL)
+		keys->array_cxt = AllocSetContextCreate(cxt, "cachebatch scan arrays",
+												ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(keys->array_cxt);
+	n = cb_keys_read_array(keys, given, value, &elements);
+	MemoryContextSwitchTo(oldcxt);
+	if (n == 0)
+		return false;
+	if (cond->kind == CB_COND_POINTS)
+	{
+		cond->values = (uintptr_t *) elements;
+		cond->n = n;
+	}
+	else
+		given->value = elements[cond->kind == CB_COND_LOWER ? 0 : n - 1];
+	return true;
+}
+
+/* Adds what a scan key wants of its column; false if nothing can satisfy it. */
+static bool
+cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
+{
+	bool		desc = (given->type.bound.sk_flags & SK_BT_DESC) != 0;
+	CbKeyCond  *cond;
+	CbKeyCondKind kind;
+	bool		strict;
+
+	if ((key->sk_flags & SK_SEARCHNULL) != 0)
+	{
+		cb_keys_add_cond(keys, given, CB_COND_POINTS, false, true);
+		return true;
+	}
+	if ((key->sk_flags & SK_SEARCHNOTNULL) != 0)
+	{
+		cb_keys_add_not_null(keys, given);
+		return true;
+	}
+	if ((key->sk_flags & SK_ISNULL) != 0)
+		return false;
+
+	kind = cb_keys_kind(key->sk_strategy, desc, &strict);
+	cond = cb_keys_add_cond(keys, given, kind, strict, false);
+	given->type.operator = key->sk_func;
+	if (kind != CB_COND_POINTS)
+		cb_keys_add_not_null(keys, given);
+	if (!OidIsValid(given->type.bound.sk_func.fn_oid))
+	{
+		if (kind == CB_COND_POINTS)
+			cb_keys_report_no_order(keys->kd, key->sk_attno - 1, InvalidOid, key->sk_subtype);
+		cond->compare = cb_keys_compare_operator;
+	}
+	if ((key->sk_flags & SK_SEARCHARRAY) != 0)
+		return cb_keys_set_array(keys, given, cond, key->sk_argument, cxt);
+	given->value = key->sk_argument;
+	(void) cb_key_widen_integer(keys->kd->order_proc[key->sk_attno - 1],
+								given->subtype, &given->value);
+	return true;
+}
+
+/* Begins the columns up to this one; those in between have no condition. */
+static void
+cb_keys_begin_column(CbKeys *keys, int column, CbKeyCond *conds)
+{
+	CbKeySpace *space = &keys->space;
+
+	if (column + 1 < space->ncolumns)
+		elog(ERROR, "scan keys must be in the order of the index's columns");
+	while (space->ncolumns <= column)
+	{
+		CbKeyColumn *next = &space->columns[space->ncolumns];
+
+		next->nulls_first = keys->kd->ssup[space->ncolumns].ssup_nulls_first;
+		next->nconds = 0;
+		next->conds = conds;
+		cb_keys_set_neighbour(keys->kd, space->ncolumns, next);
+		space->ncolumns++;
+	}
+}
+
+/* The type of a scan key, which mostly is that of the last time. */
+static void
+cb_keys_set_type(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
+{
+	int			column = key->sk_attno - 1;
+	Datum		any = (Datum) 0;
+	Oid			oid = key->sk_subtype;
+
+	if (given->type.kd != NULL && given->subtype == oid &&
+		given->type.bound.sk_attno == key->sk_attno)
+		return;
+	given->type.kd = NULL;
+	given->subtype = oid;
+	if (cb_key_widen_integer(keys->kd->order_proc[column], oid, &any))
+		oid = InvalidOid;
+	cb_keys_init_type(&given->type, keys->kd, column, oid, cxt);
+}
+
+/* Before the first keys are set.  The key description lives as long. */
+void
+cb_keys_init(CbKeys *keys, CbKeyDesc *kd)
+{
+	memset(keys, 0, offsetof(CbKeys, space));
+	keys->kd = kd;
+	keys->relating = -1;
+	keys->space.ncolumns = 0;
+	keys->space.get = cb_keys_get;
+	keys->space.relate = cb_keys_relate;
+	keys->space.arg = keys;
+}
+
+/*
+ * Takes the scan's keys, in the order of the index's columns, in place of
+ * those from before.  Values passed by reference stay the caller's, for as
+ * long as the keys are; what else is needed lives in cxt.  False if nothing can
+ * match.  Comparison functions run; raises an error if an operator family lacks
+ * one.
+ */
+bool
+cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
+{
+	if (keys->given == NULL)
+	{
+		keys->ngiven = n;
+		keys->given = MemoryContextAllocZero(cxt, sizeof(CbKeysGiven) * n);
+		keys->conds = MemoryContextAlloc(cxt, sizeof(CbKeyCond) * 2 * n);
+	}
+	Assert(n == keys->ngiven);
+	if (keys->array_cxt != NULL)
+		MemoryContextReset(keys->array_cxt);
+	keys->space.ncolumns = 0;
+	for (int i = 0; i < n; i++)
+	{
+		cb_keys_begin_column(keys, given[i].sk_attno - 1, keys->conds + 2 * i);
+		cb_keys_set_type(keys, &keys->given[i], &given[i], cxt);
+		if (!cb_keys_add(keys, &keys->given[i], &given[i], cxt))
+			return false;
+	}
+	return cb_keyspace_reduce(&keys->space);
+}
+
+/* ---------- bounds ---------- */
+
+/* The column's own type. */
+static const CbKeysType *
+cb_keys_own_type(CbKeys *keys, int column)
+{
+	CbKeysType *type = &keys->own[column];
+
+	if (type->kd == NULL)
+		cb_keys_init_type(type, keys->kd, column, InvalidOid,
+						  keys->kd->ssup[column].ssup_cxt);
+	return type;
+}
+
+/* Is there a comparison of the part's value with entries? */
+static bool
+cb_keys_can_compare(const CbKeyPart *part)
+{
+	return part->source != CB_PART_COND || part->cond->is_null ||
+		OidIsValid(((CbKeysType *) part->cond->arg)->bound.sk_func.fn_oid);
+}
+
+/* Can the place be searched for, or one before it that is as good? */
+bool
+cb_keys_can_bound(const CbKeyPlace *place)
+{
+	return place->nparts == 0 || cb_keys_can_compare(&place->parts[0]);
+}
+
+/* Is the column in the order of comparisons with the condition's values? */
+bool
+cb_keys_is_ordered(const CbKeyCond *cond)
+{
+	return cond->is_null || ((CbKeysType *) cond->arg)->ordered;
+}
+
+/*
+ * The same of all values of a place: it is certain to be searched for in the
+ * index's order.
+ */
+bool
+cb_keys_place_is_ordered(const CbKeyPlace *place)
+{
+	for (int i = 0; i < place->nparts; i++)
+	{
+		const CbKeyPart *part = &place->parts[i];
+
+		if (part->source == CB_PART_COND && !cb_keys_is_ordered(part->cond))
+			return false;
+	}
+	return true;
+}
+
+/* A key of a bound, for one part of a place. */
+static void
+cb_keys_make_bound_key(CbKeys *keys, const CbKeyPart *part, int column,
+					   IndexTuple entry, ScanKey key)
+{
+	bool		is_null = part->source == CB_PART_COND && part->cond->is_null;
+	const CbKeysType *type = part->source == CB_PART_COND ? part->cond->arg :
+		cb_keys_own_type(keys, column);
+
+	*key = type->bound;
+	key->sk_func.fn_extra = NULL;
+	if (part->source == CB_PART_ENTRY)
+		key->sk_argument = index_getattr(entry, column + 1, keys->kd->tupdesc, &is_null);
+	else
+		key->sk_argument = (Datum) part->value;
+	if (is_null)
+		key->sk_flags |= SK_ISNULL;
+}
+
+/*
+ * The bound of a place, which lies in this direction of the entry that its
+ * parts speak of; NULL, if there is none.  Its keys are in bound_keys, which
+ * has room for INDEX_MAX_KEYS; they point to the entry and to values of the
+ * scan's keys.  From a value on, other than the first, for which the operator
+ * family has no comparison, the bound is nearer; if it is the first that raises
+ * an error.
+ */
+void
+cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place, IndexTuple entry,
+				   ScanDirection dir, ScanKey bound_keys, CbBound *bound)
+{
+	int			n = 0;
+
+	memset(bound, 0, sizeof(CbBound));
+	if (place->nparts == 0)
+	{
+		bound->kind = ScanDirectionIsForward(dir) ? CB_BOUND_MIN : CB_BOUND_MAX;
+		return;
+	}
+	if (!cb_keys_can_bound(place))
+		cb_keys_report_no_order(keys->kd, 0, InvalidOid,
+								((CbKeysType *) place->parts[0].cond->arg)->type);
+	for (; n < place->nparts && cb_keys_can_compare(&place->parts[n]); n++)
+		cb_keys_make_bound_key(keys, &place->parts[n], n, entry, &bound_keys[n]);
+	bound->kind = CB_BOUND_KEYS;
+	bound->after = n < place->nparts ? ScanDirectionIsBackward(dir) : place->after;
+	bound->nkeys = n;
+	bound->keys = bound_keys;
+	bound->is_number = keys->kd->is_number &&
+		bound_keys[0].sk_func.fn_oid == keys->kd->order_proc[0] &&
+		(bound_keys[0].sk_flags & SK_ISNULL) == 0;
+}

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_keys.h
+ *	  A scan's keys as a key space (core/cb_keyspace.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_KEYS_H
+#define CB_KEYS_H
+
+#include "access/itup.h"
+#include "access/sdir.h"
+#include "access/skey.h"
+#include "core/cb_keyspace.h"
+#include "rel/cb_key.h"
+
+/* Values of one type, beside a column of the index. */
+typedef struct CbKeysType
+{
+	CbKeyDesc  *kd;
+	Oid			type;			/* InvalidOid: the column's own */
+	bool		ordered;		/* is the column in the order of comparisons
+								 * with the type? */
+	FmgrInfo	operator;		/* the key's own, if it has one */
+	ScanKeyData bound;			/* of a bound, but for the value; its function
+								 * compares the column with the type */
+} CbKeysType;
+
+/* A scan key, as it was given last. */
+typedef struct CbKeysGiven
+{
+	Oid			subtype;
+	CbKeysType	type;
+	uintptr_t	value;			/* if there is one */
+} CbKeysGiven;
+
+typedef struct CbKeys
+{
+	CbKeyDesc  *kd;
+	int			ngiven;			/* scan keys */
+	CbKeysGiven *given;			/* NULL: none have been given yet */
+	CbKeyCond  *conds;			/* room for two of each */
+	CbKeysType	own[INDEX_MAX_KEYS];	/* the columns' types, as needed */
+	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
+	CbKeySpace	space;
+	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
+	int			relating;		/* the column whose values of two types ... */
+	Oid			relating_types[2];	/* ... were compared last, by ... */
+	FmgrInfo	relate;			/* ... this; -1: none */
+} CbKeys;
+
+/*
+ * Where an entry, or a separator of that many columns, lies: see
+ * cb_keyspace_test().  Comparison functions run.
+ */
+static inline CbKeyAnswer
+cb_keys_test(CbKeys *keys, IndexTuple itup, int natts, ScanDirection dir)
+{
+	return cb_keyspace_test(&keys->space, itup, natts,
+							ScanDirectionIsForward(dir), &keys->place);
+}
+
+extern bool cb_keys_is_ordered(const CbKeyCond *cond);
+extern void cb_keys_init(CbKeys *keys, CbKeyDesc *kd);
+extern bool cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt);
+extern bool cb_keys_place_is_ordered(const CbKeyPlace *place);
+extern bool cb_keys_can_bound(const CbKeyPlace *place);
+extern void cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place,
+							   IndexTuple entry, ScanDirection dir,
+							   ScanKey bound_keys, CbBound *bound);
+
+#endif							/* CB_KEYS_H */
