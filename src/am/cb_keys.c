@@ -19,10 +19,8 @@
 #include "postgres.h"
 
 #include "am/cb_keys.h"
-#include "catalog/pg_type.h"
 #include "lib/qunique.h"
 #include "utils/array.h"
-#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
