@@ -200,3 +200,28 @@ DROP TABLE keys_nulls, keys_short;
 DROP TABLE keys_point, keys_full, keys_last, keys_clock, keys_some;
 DROP OPERATOR FAMILY keys_family USING cachebatch;
 DROP FUNCTION keys_fill, keys_condition, keys_random, keys_ask;
+
+-- the planner knows that a scan goes from value to value of a column without an
+-- equality, if there are few
+CREATE FUNCTION keys_cost(query text) RETURNS numeric LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	RETURN plan->0->'Plan'->>'Total Cost';
+END $$;
+CREATE TABLE keys_skip (a int, b int) WITH (autovacuum_enabled = off);
+INSERT INTO keys_skip SELECT i % 10, i FROM generate_series(1, 20000) i;
+CREATE INDEX keys_skip_ab ON keys_skip USING cachebatch (a, b);
+VACUUM ANALYZE keys_skip;
+SET enable_bitmapscan = off;
+EXPLAIN (COSTS OFF) SELECT a, b FROM keys_skip WHERE b = 777;
+SELECT keys_cost('SELECT a, b FROM keys_skip WHERE b = 777') < 0.5 * keys_cost('SELECT a, b FROM keys_skip') AS cheap;
+SELECT a, b FROM keys_skip WHERE b = 777;
+SELECT a, b FROM keys_skip WHERE a > 4 AND b = ANY ('{777,778,779}') ORDER BY a;
+DROP INDEX keys_skip_ab;
+CREATE INDEX keys_skip_ba ON keys_skip USING cachebatch (b, a);
+SELECT keys_cost('SELECT a, b FROM keys_skip WHERE a = 3') > 0.5 * keys_cost('SELECT a, b FROM keys_skip') AS dear;
+DROP TABLE keys_skip;
+DROP FUNCTION keys_cost;
+RESET enable_bitmapscan;

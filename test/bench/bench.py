@@ -41,10 +41,11 @@ from server import Env
 
 CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_ingest.Upsert,
            work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
-           work_reads.Churn, work_reads.AnyBig, work_upkeep.CreateIndex, work_upkeep.Vacuum,
-           work_upkeep.CopyKeys, work_upkeep.Restart, work_upkeep.RestartAlter,
-           work_upkeep.Compactor, work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
-           work_tight.Ingest, work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
+           work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
+           work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
+           work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
+           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_tight.Ingest,
+           work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 
 # what runs when nothing is named: the acceptance figures and one step aside

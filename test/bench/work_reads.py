@@ -17,6 +17,11 @@ churn        UPDATE of a column without index by the primary key, 4 other
              indexes, autovacuum on, for 30 times --seconds: transactions a
              second, and bytes of the 4 indexes at the end
 churn-key    the same, of one of the 4 indexed columns
+grown        point and range-100 when COPY has filled an empty table just before
+skip-100     one row by its key k, of an index on (a, k) where a has 100 values
+skip-10000   the same, where it has 10,000
+skip-any     ten rows by their keys = ANY, in the order of (a, k), where a has 100
+             values
 any-100-big  100 keys of 30 million, = ANY of an array, from the index alone,
              all of it in shared buffers, nothing pending
 
@@ -32,7 +37,7 @@ import time
 
 import data
 import drive
-from work_ingest import INSERT1
+from work_ingest import Grow, INSERT1
 
 KEY = data.key("uniform", 1, ":i::bigint")
 
@@ -72,6 +77,11 @@ CHURN = {
              "UPDATE events SET payload = lpad(:i::text, 60, random()::text) WHERE id = :i;\n",
     "churn-key": UPDATE,
 }
+
+SKIP = f"\\set i random(1, :n)\nSELECT id FROM skips WHERE k = {KEY};\n"
+SKIP_ANY = ("\\set i random(1, :n)\nSELECT id FROM skips WHERE k = ANY (ARRAY(SELECT "
+            + data.key("uniform", 1, "(1 + (:i::bigint * 7919 + j * 104729) % :n::bigint)")
+            + " FROM generate_series(1, 10) j)) ORDER BY a, k;\n")
 
 ARRAYS = 10_000
 ANY_BIG = ("\\set i random(1, :arrays)\nSELECT count(k1) FROM events "
@@ -161,6 +171,27 @@ class Reads:
             figures = drive.queries(cluster, QUERIES[name], self.bench.args.seconds,
                                     variables={"n": self.shape.rows}, options=PLAN + LOOP)
             found.append({"workload": name, "state": state, **figures})
+        return found
+
+
+class Grown(Grow):
+    """Queries of an index that has grown from nothing, not flushed since."""
+
+    @staticmethod
+    def names():
+        return ["grown"]
+
+    def run(self, method, repeat):
+        env = self.bench.env
+        cluster = self.bench.clone(self.template(method))
+        files = self.bench.files.get(self.keys, 1, self.shape.ingest_rows(self.count))
+        cluster.start(env.settings(method, self.shape, **env.no_delay()))
+        drive.copy_batches(cluster, files)
+        cluster.sql("ANALYZE events")
+        found = [dict(drive.queries(cluster, QUERIES[name], self.bench.args.seconds,
+                                    variables={"n": len(files) * data.BATCH}, options=PLAN),
+                      workload=f"{self.name}-{name}") for name in ("point", "range-100")]
+        self.bench.discard(cluster)
         return found
 
 
@@ -284,6 +315,46 @@ class Churn:
                                "WHERE indrelid = 'events'::regclass AND NOT indisprimary"))
         self.bench.discard(cluster)
         return [dict(found, tps=tps, index_bytes=size, **drive.latencies(times))]
+
+
+class Skip:
+    """Queries of an index without a condition on its first column."""
+
+    def __init__(self, bench, name):
+        self.name = name
+        self.bench = bench
+        self.shape = bench.memory
+        self.leading = 100 if name == "skip-any" else int(name.split("-")[1])
+        self.methods = ["btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["skip-100", "skip-10000", "skip-any"]
+
+    def template(self, method):
+        return ("skips", self.shape.rows, method, self.leading), \
+            lambda cluster: self.build(cluster, method)
+
+    def build(self, cluster, method):
+        cluster.start(self.bench.env.settings(method, self.shape, fsync="off"))
+        if method != "btree":
+            cluster.sql("CREATE EXTENSION cache_batch")
+        cluster.sql(f"CREATE TABLE skips AS SELECT (i % {self.leading})::int AS a, "
+                    + data.key("uniform", 1, "i") + " AS k, i AS id "
+                    f"FROM generate_series(1::bigint, {self.shape.rows}) i")
+        cluster.sql(f"CREATE INDEX skips_a_k ON skips USING {method} (a, k)")
+        cluster.sql("VACUUM ANALYZE skips")
+        cluster.stop()
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape))
+        cluster.prewarm()
+        found = drive.queries(cluster, SKIP_ANY if self.name == "skip-any" else SKIP,
+                              self.bench.args.seconds, variables={"n": self.shape.rows},
+                              options=PLAN)
+        self.bench.discard(cluster)
+        return [found]
 
 
 class AnyBig:
