@@ -49,6 +49,8 @@ extern void cb_am_costestimate(struct PlannerInfo *root, struct IndexPath *path,
 							   Cost *total_cost, Selectivity *selectivity,
 							   double *correlation, double *pages);
 extern bool cb_am_validate(Oid opclassoid);
+extern List *cb_validate_btree_families(Oid operator, StrategyNumber strategy,
+										Oid left, Oid right);
 
 /* cb_planner.c */
 extern void cb_planner_init(void);

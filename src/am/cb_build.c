@@ -127,7 +127,7 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 		elog(ERROR, "index \"%s\" already contains data",
 			 RelationGetRelationName(index));
 	cb_rel_forget(index);
-	cb_set_forget_file(index->rd_node);
+	cb_set_forget_file(index->rd_locator);
 
 	state.index = index;
 	cb_key_init(&state.kd, index);

@@ -6,7 +6,7 @@
  * The server calls it whenever it opens an index, also to drop one, so it
  * never raises an error, preloaded or not (C1): the callbacks that read or
  * write do that.  Everything a btree opclass relies on has btree's numbers:
- * five strategies, five support functions, options in the last.
+ * strategies, support functions, and options among these.
  *
  * Unique indexes are not offered: before version 18 the server ties ON
  * CONFLICT to btree's unique indexes, and one of another access method breaks
@@ -46,6 +46,10 @@ cb_handler_set_properties(IndexAmRoutine *am)
 	am->amparallelvacuumoptions = VACUUM_OPTION_PARALLEL_BULKDEL |
 		VACUUM_OPTION_PARALLEL_COND_CLEANUP;
 	am->amkeytype = InvalidOid;
+#if PG_VERSION_NUM >= 180000
+	am->amconsistentequality = true;
+	am->amconsistentordering = true;
+#endif
 }
 
 static void
@@ -70,6 +74,10 @@ cb_handler_set_callbacks(IndexAmRoutine *am)
 	am->amendscan = cb_am_endscan;
 	am->ammarkpos = cb_am_markpos;
 	am->amrestrpos = cb_am_restrpos;
+#if PG_VERSION_NUM >= 180000
+	am->amtranslatestrategy = bttranslatestrategy;
+	am->amtranslatecmptype = bttranslatecmptype;
+#endif
 }
 
 Datum

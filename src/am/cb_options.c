@@ -184,14 +184,9 @@ cb_options_check_order(Relation index, int column)
 	Oid			type = index->rd_opcintype[column];
 	Oid			less = get_opfamily_member(index->rd_opfamily[column],
 										   type, type, BTLessStrategyNumber);
-	Oid			btree_family;
-	Oid			btree_type;
-	int16		strategy;
 
 	if (!OidIsValid(less) ||
-		!get_ordering_op_properties(less, &btree_family, &btree_type,
-									&strategy) ||
-		btree_type != type || strategy != BTLessStrategyNumber)
+		cb_validate_btree_families(less, BTLessStrategyNumber, type, type) == NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("operator class \"%s\" does not agree with a btree operator class",

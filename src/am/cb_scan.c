@@ -32,11 +32,13 @@
 
 /*
  * amcanreturn: an entry has all columns as they were inserted, so any can be.
+ * Without preload none: the planner of version 18 looks for the ends of an
+ * index that returns its column, and no query may fail for that (C1).
  */
 bool
 cb_am_canreturn(Relation index, int attno)
 {
-	return true;
+	return cb_preloaded;
 }
 
 /*
@@ -135,6 +137,16 @@ cb_am_endscan(IndexScanDesc scan)
 }
 
 /*
+ * Does the planner ask for an end of the index, as it does from version 18 on?
+ * It looks at the table itself, and guesses only, so it gets what there is.
+ */
+static inline bool
+cb_scan_is_guess(IndexScanDesc scan)
+{
+	return scan->xs_snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE;
+}
+
+/*
  * Starts the scan: moves to its first item in the direction.  The upper levels
  * are copied once after a rescan, when the entries that this backend still has
  * staged have been published.
@@ -147,7 +159,8 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	if (so->upper == NULL)
 	{
 		so->deletes = cb_bulkdel_count(scan->indexRelation);
-		cb_stage_publish_index(scan->indexRelation);
+		if (!cb_scan_is_guess(scan))
+			cb_stage_publish_index(scan->indexRelation);
 
 		/*
 		 * Pairs with the barrier at the end of another backend's publication:
@@ -260,7 +273,7 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 	CbScanItem *item = &window->items[window->index];
 
-	if (!scan->xs_want_itup)
+	if (!scan->xs_want_itup || cb_scan_is_guess(scan))
 		return true;
 	if (!CbScanItemIsUpper(item) && BufferIsValid(window->buf) &&
 		!scan->xactStartedInRecovery)

@@ -85,7 +85,7 @@ static void
 cb_stage_set_pending(bool pending)
 {
 	if (cb_pending != NULL && MyProc != NULL)
-		cb_pending[MyProc->pgprocno].pending = pending;
+		cb_pending[GetNumberFromPGProc(MyProc)].pending = pending;
 }
 
 /*
@@ -101,7 +101,7 @@ cb_stage_leader_is_pending(void)
 	if (likely(!IsParallelWorker()) || cb_pending == NULL)
 		return false;
 	leader = MyProc->lockGroupLeader;
-	return leader != NULL && cb_pending[leader->pgprocno].pending;
+	return leader != NULL && cb_pending[GetNumberFromPGProc(leader)].pending;
 }
 
 /* ---------- stages and segments ---------- */

@@ -80,8 +80,8 @@ cb_nesting_left(void)
 }
 
 static void
-cb_stage_executor_run(QueryDesc *query, ScanDirection direction, uint64 count,
-					  bool execute_once)
+cb_stage_executor_run(QueryDesc *query, ScanDirection direction,
+					  uint64 count CB_EXECUTE_ONCE_PARAMETER)
 {
 	CbNesting	save;
 
@@ -91,9 +91,9 @@ cb_stage_executor_run(QueryDesc *query, ScanDirection direction, uint64 count,
 	PG_TRY();
 	{
 		if (prev_executor_run)
-			prev_executor_run(query, direction, count, execute_once);
+			prev_executor_run(query, direction, count CB_EXECUTE_ONCE);
 		else
-			standard_ExecutorRun(query, direction, count, execute_once);
+			standard_ExecutorRun(query, direction, count CB_EXECUTE_ONCE);
 	}
 	PG_FINALLY();
 	{

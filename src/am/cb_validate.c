@@ -29,24 +29,27 @@
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
-/* the btree families that have the operator just as the given entry does */
-static List *
-cb_validate_btree_families(Form_pg_amop ours)
+/*
+ * The btree families that have the operator with this strategy for these
+ * types: a list of OIDs, palloc'd.  Reads the catalog caches.
+ */
+List *
+cb_validate_btree_families(Oid operator, StrategyNumber strategy, Oid left,
+						   Oid right)
 {
 	List	   *families = NIL;
 	CatCList   *list;
 	int			i;
 
-	list = SearchSysCacheList1(AMOPOPID, ObjectIdGetDatum(ours->amopopr));
+	list = SearchSysCacheList1(AMOPOPID, ObjectIdGetDatum(operator));
 	for (i = 0; i < list->n_members; i++)
 	{
 		Form_pg_amop form;
 
 		form = (Form_pg_amop) GETSTRUCT(&list->members[i]->tuple);
 		if (form->amopmethod == BTREE_AM_OID &&
-			form->amopstrategy == ours->amopstrategy &&
-			form->amoplefttype == ours->amoplefttype &&
-			form->amoprighttype == ours->amoprighttype)
+			form->amopstrategy == strategy && form->amoplefttype == left &&
+			form->amoprighttype == right)
 			families = lappend_oid(families, form->amopfamily);
 	}
 	ReleaseCatCacheList(list);
@@ -69,7 +72,8 @@ cb_validate_operators(const char *opclassname, CatCList *operators,
 		List	   *families;
 
 		form = (Form_pg_amop) GETSTRUCT(&operators->members[i]->tuple);
-		families = cb_validate_btree_families(form);
+		families = cb_validate_btree_families(form->amopopr, form->amopstrategy,
+											  form->amoplefttype, form->amoprighttype);
 		if (families == NIL)
 		{
 			ereport(INFO,

@@ -528,6 +528,10 @@ cb_window_begin(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	pgstat_count_index_scan(scan->indexRelation);
+#if PG_VERSION_NUM >= 180000
+	if (scan->instrument != NULL)
+		scan->instrument->nsearches++;
+#endif
 	so->pos.leaf = cb_scan_find_leaf(scan, dir);
 	so->starting = true;
 	cb_scan_ahead_reset(&so->ahead);

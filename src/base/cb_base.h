@@ -38,6 +38,19 @@ extern void cb_guc_define(void);
 /* Raises the error of C1 unless the library was preloaded. */
 extern void cb_require_preload(void);
 
+/* what a process waits for, as views of the server show it (cb_wait.c) */
+typedef enum CbWait
+{
+	CB_WAIT_LAUNCHER_MAIN,		/* a request, in the launcher */
+	CB_WAIT_WORKER_MAIN,		/* the same in a worker */
+	CB_WAIT_WORKER_PAUSE,		/* a worker pauses for scans */
+	CB_WAIT_WORKERS_LEAVE,		/* a database's workers, before a command */
+	CB_WAIT_FLUSH,				/* others flush what VACUUM has to see gone */
+	CB_WAIT_POOL_ROOM			/* room in the pool */
+} CbWait;
+
+extern uint32 cb_wait_event(CbWait wait);
+
 /* who a backend was before cb_owner_begin() */
 typedef struct CbOwnerMark
 {
@@ -51,7 +64,7 @@ extern void cb_owner_begin(Relation rel, CbOwnerMark *mark);
 extern void cb_owner_end(const CbOwnerMark *mark);
 
 /* Raises the error of C11: it is used from within its own comparisons. */
-extern void cb_report_reentry(Relation index) pg_attribute_noreturn();
+pg_noreturn extern void cb_report_reentry(Relation index);
 
 typedef enum CbBuffered
 {

@@ -41,7 +41,7 @@ cb_bulkdel_shmem_startup(void)
 static inline cb_atomic64 *
 cb_bulkdel_slot(Relation index)
 {
-	return &cb_bulkdel_slots[index->rd_node.relNode % CB_BULKDEL_SLOTS];
+	return &cb_bulkdel_slots[index->rd_locator.relNumber % CB_BULKDEL_SLOTS];
 }
 
 /*

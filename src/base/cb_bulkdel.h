@@ -18,7 +18,7 @@
 
 #include "postgres.h"
 
-#include "utils/rel.h"
+#include "base/cb_compat.h"
 
 extern void cb_bulkdel_shmem_request(void);
 extern void cb_bulkdel_shmem_startup(void);

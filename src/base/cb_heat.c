@@ -108,7 +108,7 @@ cb_heat_is_kept(void)
 static CbHeatSlot *
 cb_heat_slot(Relation rel, BlockNumber block)
 {
-	uint64		file = (uint64) rel->rd_node.dbNode << 32 | rel->rd_node.relNode;
+	uint64		file = (uint64) rel->rd_locator.dbOid << 32 | rel->rd_locator.relNumber;
 
 	return cb_heatmap_slot(&cb_heat_shared->map, file, block);
 }

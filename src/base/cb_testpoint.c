@@ -156,13 +156,15 @@ cb_testpoint_check(char **newval, void **extra, GucSource source)
 	char	   *item;
 	char	   *state = NULL;
 
-	points = malloc(offsetof(CbTestPoints, point) +
-					CB_TESTPOINT_MAX * sizeof(CbTestPoint));
-	copy = strdup(*newval ? *newval : "");
+	points = guc_malloc(LOG, offsetof(CbTestPoints, point) +
+						CB_TESTPOINT_MAX * sizeof(CbTestPoint));
+	copy = guc_strdup(LOG, *newval ? *newval : "");
 	if (points == NULL || copy == NULL)
 	{
-		free(points);
-		free(copy);
+		if (points != NULL)
+			guc_free(points);
+		if (copy != NULL)
+			guc_free(copy);
 		return false;
 	}
 	points->n = 0;
@@ -173,13 +175,13 @@ cb_testpoint_check(char **newval, void **extra, GucSource source)
 			!cb_testpoint_parse_item(item, &points->point[points->n]))
 		{
 			GUC_check_errdetail("A list of name=action is expected; actions: error[:N], kill[:N], cancel[:N], stop, wait:KEY, call, count.");
-			free(points);
-			free(copy);
+			guc_free(points);
+			guc_free(copy);
 			return false;
 		}
 		points->n++;
 	}
-	free(copy);
+	guc_free(copy);
 	*extra = points;
 	return true;
 }

@@ -139,7 +139,7 @@ typedef struct CbBucketSet
 	ConditionVariable cv;		/* broadcast when an owner lets go */
 	uint32		number;
 	CbBucketSetState state;
-	RelFileNode key;
+	RelFileLocator key;
 	uint8		build_id[CB_BUILD_ID_LEN];
 	Oid			indexoid;
 	uint64		attach_id;		/* never used twice; 0: not attached */
@@ -240,9 +240,9 @@ cb_pool_filter(uint32 chunk)
 }
 
 static inline CbGens *
-cb_pool_gens_of(const RelFileNode *file)
+cb_pool_gens_of(const RelFileLocator *file)
 {
-	return &cb_pool_gens[file->relNode % CB_POOL_GENS];
+	return &cb_pool_gens[file->relNumber % CB_POOL_GENS];
 }
 
 /* ---------- the backend's slot (cb_slot.c) ---------- */
@@ -302,7 +302,7 @@ extern void cb_set_pause_asking(CbBucketSet *set);
 extern bool cb_set_may_ask(CbBucketSet *set);
 
 extern void cb_set_forget_database(Oid dboid);
-extern void cb_set_forget_file(RelFileNode file);
+extern void cb_set_forget_file(RelFileLocator file);
 
 /* where an index's counters stood */
 typedef struct CbEmptyJournal

@@ -433,7 +433,7 @@ cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 								 &result->journal_length);
 
 	pub.now = GetCurrentTimestamp();
-	pub.gens = cb_pool_gens_of(&kd->rel->rd_node);
+	pub.gens = cb_pool_gens_of(&kd->rel->rd_locator);
 	if (n > CB_PUBLISH_FEW)
 	{
 		route = palloc(n * sizeof(uint16));

@@ -43,7 +43,7 @@
 
 typedef struct CbSetKey
 {
-	RelFileNode file;			/* hash key */
+	RelFileLocator file;			/* hash key */
 	uint32		number;
 } CbSetKey;
 
@@ -77,7 +77,7 @@ cb_set_shmem_startup(uint32 nsets)
 {
 	HASHCTL		info = {0};
 
-	info.keysize = sizeof(RelFileNode);
+	info.keysize = sizeof(RelFileLocator);
 	info.entrysize = sizeof(CbSetKey);
 	cb_set_table = ShmemInitHash("cache_batch bucket sets by file", nsets,
 								 nsets, &info,
@@ -170,7 +170,7 @@ cb_set_cache(Relation rel)
 
 /* The table lock is held. */
 static CbBucketSet *
-cb_set_look_up(const RelFileNode *file)
+cb_set_look_up(const RelFileLocator *file)
 {
 	CbSetKey   *key = hash_search(cb_set_table, file, HASH_FIND, NULL);
 
@@ -196,12 +196,12 @@ cb_set_find(Relation rel)
 		return NULL;
 	(void) cb_rel_build_id(rel);	/* cb_set_is_current() must not read it */
 	cache = cb_set_cache(rel);
-	gen = cb_load_acquire(&cb_pool_gens_of(&rel->rd_node)->table_gen);
+	gen = cb_load_acquire(&cb_pool_gens_of(&rel->rd_locator)->table_gen);
 	if (cache->set_gen == gen)
 		return cache->set;
 
 	LWLockAcquire(&cb_pool->table_lock, LW_SHARED);
-	set = cb_set_look_up(&rel->rd_node);
+	set = cb_set_look_up(&rel->rd_locator);
 	LWLockRelease(&cb_pool->table_lock);
 	cache->set = set;
 	cache->set_gen = gen;
@@ -228,7 +228,7 @@ cb_set_journal_is_empty(Relation rel, CbEmptyJournal *now)
 	now->table_gen = 0;
 	if (cb_pool == NULL || RecoveryInProgress())
 		return false;
-	gens = cb_pool_gens_of(&rel->rd_node);
+	gens = cb_pool_gens_of(&rel->rd_locator);
 	now->table_gen = cb_load_acquire(&gens->table_gen);
 	now->no_set_gen = cb_load_acquire(&gens->no_set_gen);
 	return empty->table_gen == now->table_gen &&
@@ -258,7 +258,7 @@ cb_set_is_current(const CbBucketSet *set, Relation rel)
 	CbRelCache *cache = cb_rel_cache(rel);
 
 	return set->state != CB_SET_FREE &&
-		RelFileNodeEquals(set->key, rel->rd_node) &&
+		RelFileLocatorEquals(set->key, rel->rd_locator) &&
 		cache->build_known &&
 		memcmp(set->build_id, cache->build_id, CB_BUILD_ID_LEN) == 0;
 }
@@ -574,7 +574,7 @@ cb_set_remove(CbBucketSet *set, bool wait)
  * no LWLock is held on entry.
  */
 void
-cb_set_forget_file(RelFileNode file)
+cb_set_forget_file(RelFileLocator file)
 {
 	CbBucketSet *set;
 
@@ -598,7 +598,7 @@ cb_set_forget_database(Oid dboid)
 	{
 		CbBucketSet *set = &cb_pool_sets[i];
 
-		if (set->state != CB_SET_FREE && set->key.dbNode == dboid)
+		if (set->state != CB_SET_FREE && set->key.dbOid == dboid)
 			(void) cb_set_remove(set, true);
 	}
 	LWLockRelease(&cb_pool->table_lock);
@@ -643,11 +643,11 @@ cb_set_enter(CbBucketSet *set, Relation rel, const uint8 *build_id, bool wait)
 
 	if (!cb_set_lock(set, wait))
 		return false;
-	key = hash_search(cb_set_table, &rel->rd_node, HASH_ENTER_NULL, NULL);
+	key = hash_search(cb_set_table, &rel->rd_locator, HASH_ENTER_NULL, NULL);
 	if (key != NULL)
 	{
 		key->number = set->number;
-		set->key = rel->rd_node;
+		set->key = rel->rd_locator;
 		memcpy(set->build_id, build_id, CB_BUILD_ID_LEN);
 		set->indexoid = RelationGetRelid(rel);
 		set->used_at = GetCurrentTimestamp();
@@ -676,7 +676,7 @@ cb_set_make(Relation rel, bool wait)
 		LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
 	else if (!LWLockConditionalAcquire(&cb_pool->table_lock, LW_EXCLUSIVE))
 		return NULL;
-	set = cb_set_look_up(&rel->rd_node);
+	set = cb_set_look_up(&rel->rd_locator);
 	if (set != NULL && memcmp(set->build_id, build_id, CB_BUILD_ID_LEN) != 0)
 		set = cb_set_remove(set, wait) ? NULL : set;
 	if (set == NULL)
@@ -863,8 +863,8 @@ cb_attach_is_possible(Relation rel)
 		cb_is_buffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		rel->rd_createSubid == InvalidSubTransactionId &&
-		rel->rd_newRelfilenodeSubid == InvalidSubTransactionId &&
-		rel->rd_firstRelfilenodeSubid == InvalidSubTransactionId;
+		rel->rd_newRelfilelocatorSubid == InvalidSubTransactionId &&
+		rel->rd_firstRelfilelocatorSubid == InvalidSubTransactionId;
 }
 
 /* Not again at once if it did not work: it costs something. */

@@ -84,7 +84,7 @@ bool
 cb_slot_own(CbPoolChunk *chunk)
 {
 	Assert(cb_slot.nowned < CB_SLOT_OWNED);
-	if (!cb_chunk_own(&chunk->chunk, MyProc->pgprocno + 1))
+	if (!cb_chunk_own(&chunk->chunk, GetNumberFromPGProc(MyProc) + 1))
 		return false;
 	cb_slot_owned[cb_slot.nowned++] = chunk;
 	return true;

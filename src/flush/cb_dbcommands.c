@@ -140,7 +140,7 @@ cb_dbcommands_wait(int place)
 		}
 		(void) ConditionVariableTimedSleep(&database->left,
 										   CB_SUSPEND_LOOK_MS,
-										   PG_WAIT_EXTENSION);
+										   cb_wait_event(CB_WAIT_WORKERS_LEAVE));
 	}
 	ConditionVariableCancelSleep();
 }
@@ -190,7 +190,7 @@ cb_dbcommands_owned(const char *name)
 {
 	Oid			dboid = get_database_oid(name, true);
 
-	if (OidIsValid(dboid) && !pg_database_ownercheck(dboid, GetUserId()))
+	if (OidIsValid(dboid) && !object_ownercheck(DatabaseRelationId, dboid, GetUserId()))
 		return InvalidOid;
 	return dboid;
 }

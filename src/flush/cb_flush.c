@@ -538,7 +538,7 @@ cb_flush_below(Relation rel, CbBucketSet *set, uint64 attach_id, CbPos pos,
 				break;
 			CB_TEST_POINT("drain-wait");
 			(void) ConditionVariableTimedSleep(&set->cv, CB_FLUSH_WAIT_MS,
-											   PG_WAIT_EXTENSION);
+											   cb_wait_event(CB_WAIT_FLUSH));
 			continue;
 		}
 		ConditionVariableCancelSleep();

@@ -482,6 +482,9 @@ cb_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("application_name", "cache_batch launcher", PGC_SUSET,
 					PGC_S_OVERRIDE);
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+#endif
 	cb_launcher_enlist();
 
 	for (;;)
@@ -494,7 +497,7 @@ cb_launcher_main(Datum arg)
 		timeout = cb_launcher_start_workers(timeout);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Max(timeout, 10), PG_WAIT_EXTENSION);
+						 Max(timeout, 10), cb_wait_event(CB_WAIT_LAUNCHER_MAIN));
 		ResetLatch(MyLatch);
 	}
 }

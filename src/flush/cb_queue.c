@@ -317,7 +317,7 @@ cb_queue_database_of(const CbBucket *bucket)
 {
 	uint32		set = *(volatile const uint32 *) &bucket->set;
 
-	return set < cb_pool->nsets ? cb_pool_sets[set].key.dbNode : InvalidOid;
+	return set < cb_pool->nsets ? cb_pool_sets[set].key.dbOid : InvalidOid;
 }
 
 static void

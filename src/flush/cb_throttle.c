@@ -168,7 +168,7 @@ cb_throttle_wait_for_room(void)
 			return false;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 CB_THROTTLE_LOOK_MS, PG_WAIT_EXTENSION);
+						 CB_THROTTLE_LOOK_MS, cb_wait_event(CB_WAIT_POOL_ROOM));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

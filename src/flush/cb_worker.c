@@ -66,7 +66,7 @@ typedef struct CbTarget
 	CbBucketSet *set;
 	uint64		attach_id;
 	Oid			indexoid;
-	RelFileNode file;
+	RelFileLocator file;
 } CbTarget;
 
 static CbWorker *cb_worker = NULL;	/* this process */
@@ -161,6 +161,9 @@ cb_worker_configure(void)
 		{"lock_timeout", "0"},
 		{"idle_in_transaction_session_timeout", "0"},
 		{"idle_session_timeout", "0"},
+#if PG_VERSION_NUM >= 170000
+		{"transaction_timeout", "0"},
+#endif
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_read_only", "false"},
 		{"default_transaction_deferrable", "false"},
@@ -272,7 +275,7 @@ cb_worker_identify(const CbRequest *request, CbTarget *target)
 	target->file = set->key;
 	LWLockRelease(&set->lock);
 
-	if (found && target->file.dbNode != MyDatabaseId)
+	if (found && target->file.dbOid != MyDatabaseId)
 	{
 		cb_queue_request(request->bucket, request->cause);
 		return false;
@@ -290,7 +293,7 @@ cb_worker_open(const CbTarget *target)
 		return NULL;
 	rel = try_relation_open(target->indexoid, NoLock);
 	if (rel != NULL && rel->rd_rel->relkind == RELKIND_INDEX &&
-		RelFileNodeEquals(rel->rd_node, target->file))
+		RelFileLocatorEquals(rel->rd_locator, target->file))
 		return rel;
 
 	cb_set_forget_file(target->file);
@@ -525,7 +528,8 @@ cb_worker_rest(void)
 	empty = cb_queue_is_empty(cb_worker->place);
 	events = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   empty ? CB_WORKER_LINGER_MS : 1, PG_WAIT_EXTENSION);
+					   empty ? CB_WORKER_LINGER_MS : 1,
+					   cb_wait_event(CB_WAIT_WORKER_MAIN));
 	ResetLatch(MyLatch);
 	return !empty || (events & WL_LATCH_SET) != 0;
 }
@@ -561,7 +565,8 @@ cb_worker_pause(void)
 		cb_worker_absorb();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(left / 1000 + 1, CB_WORKER_LOOK_MS), PG_WAIT_EXTENSION);
+						 Min(left / 1000 + 1, CB_WORKER_LOOK_MS),
+						 cb_wait_event(CB_WAIT_WORKER_PAUSE));
 		ResetLatch(MyLatch);
 		left = cb_throttle_left();
 	}

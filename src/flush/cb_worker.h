@@ -101,14 +101,14 @@ extern void cb_queue_wake_launcher(void);
 /* ---------- cb_launcher.c ---------- */
 
 extern void cb_flush_init(void);	/* at preload */
-extern PGDLLEXPORT void cb_launcher_main(Datum arg) pg_attribute_noreturn();
+pg_noreturn extern PGDLLEXPORT void cb_launcher_main(Datum arg);
 
 /* Takes a worker out of its database's; it or the launcher calls this. */
 extern void cb_launcher_strike_off(CbWorker *worker);
 
 /* ---------- cb_worker.c ---------- */
 
-extern PGDLLEXPORT void cb_worker_main(Datum arg) pg_attribute_noreturn();
+pg_noreturn extern PGDLLEXPORT void cb_worker_main(Datum arg);
 
 /* Counts entries that were flushed, if this process is a worker. */
 extern void cb_worker_count_entries(uint64 n);

@@ -35,7 +35,7 @@
 typedef struct CbCopy
 {
 	Oid			indexoid;		/* hash key */
-	RelFileNode file;
+	RelFileLocator file;
 	uint8		build_id[CB_BUILD_ID_LEN];
 	CbPos		pos;			/* read up to here */
 	BlockNumber block;			/* page of pos */
@@ -277,9 +277,9 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 	else if (copy->busy)
 		cb_report_reentry(rel);
 	else if (memcmp(copy->build_id, meta->build_id, CB_BUILD_ID_LEN) != 0 ||
-			 !RelFileNodeEquals(copy->file, rel->rd_node))
+			 !RelFileLocatorEquals(copy->file, rel->rd_locator))
 		cb_copy_clear(copy);
-	copy->file = rel->rd_node;
+	copy->file = rel->rd_locator;
 	memcpy(copy->build_id, meta->build_id, CB_BUILD_ID_LEN);
 	return copy;
 }

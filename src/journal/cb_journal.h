@@ -107,8 +107,7 @@ extern Page cb_walk_lock(CbJournalWalk *walk);
 extern void cb_walk_unlock(CbJournalWalk *walk);
 extern void cb_walk_step(CbJournalWalk *walk);
 extern void cb_walk_restart(CbJournalWalk *walk);
-extern void cb_walk_report_broken(const CbJournalWalk *walk)
-			pg_attribute_noreturn();
+pg_noreturn extern void cb_walk_report_broken(const CbJournalWalk *walk);
 
 /* cb_append.c */
 extern int	cb_journal_append(Relation rel, CbSortEntry *entries, int n,

@@ -54,8 +54,7 @@ typedef union CbLeafTuple
 extern bool cb_leaf_open(CbLeaf *leaf, Page page);
 
 /* Raises the error for a page whose packed part is damaged. */
-extern void cb_leaf_report_damaged(Relation rel, BlockNumber blkno)
-			pg_attribute_noreturn();
+pg_noreturn extern void cb_leaf_report_damaged(Relation rel, BlockNumber blkno);
 
 /* Looks at every entry of the packed part; false: it is damaged. */
 extern bool cb_leaf_check(const CbLeaf *leaf);

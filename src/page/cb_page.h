@@ -224,11 +224,11 @@ extern void cb_page_init_meta(Page page, const uint8 *build_id,
 extern void cb_page_init_journal(Page page, uint64 seq);
 extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 								 FullTransactionId safexid);
-extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
-							  const char *fmt,...)
-			pg_attribute_printf(3, 4) pg_attribute_noreturn();
-extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
-								 OffsetNumber off) pg_attribute_noreturn();
+pg_noreturn extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
+										  const char *fmt,...)
+			pg_attribute_printf(3, 4);
+pg_noreturn extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
+											 OffsetNumber off);
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_header(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_items(Relation rel, BlockNumber blkno, Page page);

@@ -144,11 +144,11 @@ cb_describe_reuse_page(StringInfo buf, const char *rec)
 {
 	const xl_cb_reuse_page *xlrec = (const xl_cb_reuse_page *) rec;
 
-	appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u",
-					 xlrec->node.spcNode, xlrec->node.dbNode,
-					 xlrec->node.relNode, xlrec->block,
+	appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u, is_decoded %d",
+					 xlrec->file.spcOid, xlrec->file.dbOid,
+					 xlrec->file.relNumber, xlrec->block,
 					 EpochFromFullTransactionId(xlrec->safexid),
-					 XidFromFullTransactionId(xlrec->safexid));
+					 XidFromFullTransactionId(xlrec->safexid), xlrec->is_decoded);
 }
 
 void
@@ -156,8 +156,9 @@ cb_describe_leaf_delete(StringInfo buf, const char *rec)
 {
 	const xl_cb_leaf_delete *xlrec = (const xl_cb_leaf_delete *) rec;
 
-	appendStringInfo(buf, "horizon %u, nitems %u, nordinals %u",
-					 xlrec->horizon, xlrec->nitems, xlrec->nordinals);
+	appendStringInfo(buf, "horizon %u, nitems %u, nordinals %u, is_decoded %d",
+					 xlrec->horizon, xlrec->nitems, xlrec->nordinals,
+					 xlrec->is_decoded);
 }
 
 void

@@ -21,7 +21,6 @@
 #include "lib/stringinfo.h"
 #include "page/cb_page.h"
 #include "storage/buf.h"
-#include "storage/relfilenode.h"
 
 /*
  * The fixed id of the resource manager: it stands in WAL, so it must not
@@ -156,10 +155,11 @@ typedef struct xl_cb_leaf_delete
 	TransactionId horizon;		/* latest one that made a row dead */
 	uint16		nitems;
 	uint16		nordinals;
+	bool		is_decoded;		/* does logical decoding read the table? */
 } xl_cb_leaf_delete;
 
 #define SizeOfCbLeafDelete \
-	(offsetof(xl_cb_leaf_delete, nordinals) + sizeof(uint16))
+	(offsetof(xl_cb_leaf_delete, is_decoded) + sizeof(bool))
 
 /*
  * Put all entries of a leaf, and new ones, into its packed part.
@@ -224,11 +224,12 @@ typedef struct xl_cb_unlink
 typedef struct xl_cb_reuse_page
 {
 	FullTransactionId safexid;
-	RelFileNode node;
+	RelFileLocator file;
 	BlockNumber block;
+	bool		is_decoded;		/* as of xl_cb_leaf_delete */
 } xl_cb_reuse_page;
 
-#define SizeOfCbReusePage (offsetof(xl_cb_reuse_page, block) + sizeof(BlockNumber))
+#define SizeOfCbReusePage (offsetof(xl_cb_reuse_page, is_decoded) + sizeof(bool))
 
 /*
  * Make the index's first range page and their range root, or split a range

@@ -36,14 +36,15 @@ cb_range_threshold(Relation rel)
 
 /*
  * Is the index so large that buckets spill?  Looks its size up in the file
- * system, and whether it is buffered in the catalogs: errors can be raised,
- * and no LWLock is held.
+ * system, and in the catalogs what cb_key_prepare_trust() does: errors can be
+ * raised, and no LWLock is held.
  */
 bool
 cb_range_is_wanted(Relation rel)
 {
 	int64		threshold = cb_range_threshold(rel);
 
+	cb_key_prepare_trust(rel);
 	return threshold != CB_THRESHOLD_OFF && cb_is_buffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		(int64) RelationGetNumberOfBlocks(rel) * (BLCKSZ / 1024) >= threshold;
@@ -371,7 +372,7 @@ cb_range_merge_between(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi
 	{
 		blkno = cb_range_merge_one(kd, blkno, hi, wait, &place, stats);
 		cb_range_check_moves(kd->rel, blkno, ++moves);
-		vacuum_delay_point();
+		vacuum_delay_point(false);
 	}
 }
 
@@ -394,7 +395,7 @@ cb_range_free_all(const CbKeyDesc *kd)
 		(void) cb_range_tidy(kd->rel, state);
 		blkno = state->next;
 		cb_range_check_moves(kd->rel, blkno, ++moves);
-		vacuum_delay_point();
+		vacuum_delay_point(false);
 	}
 	pfree(state);
 }

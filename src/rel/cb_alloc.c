@@ -29,6 +29,7 @@
 #include "common/hashfn.h"
 #include "page/cb_wal.h"
 #include "rel/cb_alloc.h"
+#include "rel/cb_key.h"
 #include "rel/cb_rel.h"
 #include "rel/cb_ring.h"
 #include "storage/bufmgr.h"
@@ -83,8 +84,9 @@ cb_alloc_log_reuse(Relation rel, Buffer buf)
 		!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())
 		return;
 	xlrec.safexid = CbPageGetDeleted(page)->safexid;
-	xlrec.node = rel->rd_node;
+	xlrec.file = rel->rd_locator;
 	xlrec.block = BufferGetBlockNumber(buf);
+	xlrec.is_decoded = cb_key_is_decoded(rel);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfCbReusePage);
 	(void) XLogInsert(CB_RMGR_ID, XLOG_CB_REUSE_PAGE);
@@ -100,7 +102,8 @@ cb_redo_reuse_page(XLogReaderState *record)
 	xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) XLogRecGetData(record);
 
 	if (InHotStandby)
-		ResolveRecoveryConflictWithSnapshotFullXid(xlrec->safexid, xlrec->node);
+		ResolveRecoveryConflictWithSnapshotFullXid(xlrec->safexid, xlrec->is_decoded,
+												   xlrec->file);
 }
 
 /*

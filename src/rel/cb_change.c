@@ -46,9 +46,9 @@ cb_change_shmem_startup(uint32 ncounts)
 }
 
 static inline uint64
-cb_change_file(RelFileNode node)
+cb_change_file(RelFileLocator file)
 {
-	return (uint64) node.dbNode << 32 | node.relNode;
+	return (uint64) file.dbOid << 32 | file.relNumber;
 }
 
 /*
@@ -59,15 +59,15 @@ cb_change_file(RelFileNode node)
 void
 cb_rel_mark_dirty(Buffer buf)
 {
-	RelFileNode node;
+	RelFileLocator file;
 	ForkNumber	fork;
 	BlockNumber block;
 
 	MarkBufferDirty(buf);
 	if (cb_change_counts.counts == NULL || BufferIsLocal(buf))
 		return;
-	BufferGetTag(buf, &node, &fork, &block);
-	cb_changes_note(&cb_change_counts, cb_change_file(node), block);
+	BufferGetTag(buf, &file, &fork, &block);
+	cb_changes_note(&cb_change_counts, cb_change_file(file), block);
 }
 
 /*
@@ -82,6 +82,6 @@ cb_rel_mark_dirty(Buffer buf)
 uint64
 cb_rel_changes(Relation rel, BlockNumber block)
 {
-	return cb_changes_count(&cb_change_counts, cb_change_file(rel->rd_node),
+	return cb_changes_count(&cb_change_counts, cb_change_file(rel->rd_locator),
 							block);
 }

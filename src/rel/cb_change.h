@@ -16,9 +16,9 @@
 
 #include "postgres.h"
 
+#include "base/cb_compat.h"
 #include "storage/block.h"
 #include "storage/buf.h"
-#include "utils/rel.h"
 
 extern void cb_change_shmem_request(uint32 ncounts);
 extern void cb_change_shmem_startup(uint32 ncounts);

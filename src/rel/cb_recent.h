@@ -27,10 +27,10 @@
 
 #include "postgres.h"
 
+#include "base/cb_compat.h"
 #include "core/cb_atomic.h"
 #include "storage/buf.h"
 #include "storage/block.h"
-#include "utils/rel.h"
 
 /* each is block << 32 | buffer; NULL: the library was not preloaded */
 extern cb_atomic64 *cb_recent_slots;
@@ -47,7 +47,7 @@ extern void cb_recent_shmem_startup(void);
 static inline cb_atomic64 *
 cb_recent_slot(Relation rel, BlockNumber block)
 {
-	uint64		page = (uint64) rel->rd_node.relNode << 32 | block;
+	uint64		page = (uint64) rel->rd_locator.relNumber << 32 | block;
 
 	return &cb_recent_slots[(page * UINT64CONST(0x9E3779B97F4A7C15)) >> 32 &
 							cb_recent_mask];
@@ -85,7 +85,7 @@ cb_recent_prefetch(Relation rel, BlockNumber block)
 static inline cb_atomic64 *
 cb_recent_end_slot(Relation rel)
 {
-	return &cb_recent_ends[rel->rd_node.relNode % CB_RECENT_ENDS];
+	return &cb_recent_ends[rel->rd_locator.relNumber % CB_RECENT_ENDS];
 }
 
 /* What may be the journal's last page, or one before it; invalid: not known. */
@@ -97,7 +97,7 @@ cb_recent_find_end(Relation rel)
 	if (cb_recent_ends == NULL || RelationUsesLocalBuffers(rel))
 		return InvalidBlockNumber;
 	found = cb_load_relaxed(cb_recent_end_slot(rel));
-	return found >> 32 == rel->rd_node.relNode ?
+	return found >> 32 == rel->rd_locator.relNumber ?
 		(BlockNumber) found : InvalidBlockNumber;
 }
 
@@ -107,7 +107,7 @@ cb_recent_note_end(Relation rel, BlockNumber block)
 {
 	if (cb_recent_ends != NULL && !RelationUsesLocalBuffers(rel))
 		cb_store_relaxed(cb_recent_end_slot(rel),
-						 (uint64) rel->rd_node.relNode << 32 | block);
+						 (uint64) rel->rd_locator.relNumber << 32 | block);
 }
 
 #endif							/* CB_RECENT_H */

@@ -136,7 +136,7 @@ cb_rel_read_buffer(Relation rel, BlockNumber blkno)
 	if (BufferIsValid(buf))
 		cb_rel_prefetch_ends(BufferGetBlock(buf));
 	if (BufferIsValid(buf) && cb_rel_is_used(buf) &&
-		ReadRecentBuffer(rel->rd_node, MAIN_FORKNUM, blkno, buf))
+		ReadRecentBuffer(rel->rd_locator, MAIN_FORKNUM, blkno, buf))
 	{
 		pgstat_count_buffer_read(rel);
 		pgstat_count_buffer_hit(rel);
@@ -153,8 +153,8 @@ cb_rel_is_in(Relation rel, BlockNumber blkno, Buffer buf)
 {
 	const BufferTag *tag = &GetBufferDescriptor(buf - 1)->tag;
 
-	return tag->blockNum == blkno && tag->forkNum == MAIN_FORKNUM &&
-		RelFileNodeEquals(tag->rnode, rel->rd_node);
+	return tag->blockNum == blkno && BufTagGetForkNum(tag) == MAIN_FORKNUM &&
+		BufTagMatchesRelFileLocator(tag, &rel->rd_locator);
 }
 
 /*

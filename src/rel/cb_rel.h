@@ -42,7 +42,8 @@ typedef struct CbRelCache
 	uint8		build_id[CB_BUILD_ID_LEN];
 	BlockNumber range_root;		/* 0: there was none */
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
-	bool		total;			/* ... cb_key_is_total() */
+	bool		total;			/* ... cb_key_is_total() and ... */
+	bool		decoded;		/* ... cb_key_is_decoded() */
 	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/),
 											 * which alone reads it; 0 to
 											 * begin with */

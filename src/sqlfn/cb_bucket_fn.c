@@ -39,7 +39,7 @@ typedef struct CbHeld
 
 typedef struct CbSetRow
 {
-	RelFileNode key;
+	RelFileLocator key;
 	Oid			indexoid;
 	uint32		nbuckets;
 	CbHeld		held;
@@ -192,9 +192,9 @@ cb_bucket_fn_put_set(const CbSetRow *row, bool show_error,
 	Datum		values[13] = {0};
 	bool		nulls[13] = {false};
 
-	values[0] = ObjectIdGetDatum(row->key.dbNode);
+	values[0] = ObjectIdGetDatum(row->key.dbOid);
 	values[1] = ObjectIdGetDatum(row->indexoid);
-	values[2] = ObjectIdGetDatum(row->key.relNode);
+	values[2] = ObjectIdGetDatum(row->key.relNumber);
 	values[3] = Int32GetDatum((int32) row->nbuckets);
 	values[4] = Int32GetDatum((int32) row->held.chunks);
 	values[5] = Int64GetDatum((int64) row->held.entries);

@@ -67,7 +67,7 @@ cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
 static void
 cb_sqlfn_check_owner(Oid oid)
 {
-	if (!pg_class_ownercheck(oid, GetUserId()))
+	if (!object_ownercheck(RelationRelationId, oid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, get_rel_name(oid));
 }
 

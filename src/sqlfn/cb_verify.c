@@ -803,14 +803,14 @@ cb_verify_compare_sets(CbVerify *v, Relation heap)
 
 	tuplesort_performsort(v->indexed);
 	tuplesort_performsort(v->visible);
-	while (tuplesort_getdatum(v->visible, true, &row, &isnull, NULL))
+	while (tuplesort_getdatum(v->visible, true, true, &row, &isnull, NULL))
 	{
 		int64		wanted = DatumGetInt64(row);
 
 		CHECK_FOR_INTERRUPTS();
 		while (more && (!at_valid || at < wanted))
 		{
-			more = tuplesort_getdatum(v->indexed, true, &entry, &isnull, NULL);
+			more = tuplesort_getdatum(v->indexed, true, true, &entry, &isnull, NULL);
 			if (more)
 			{
 				at = DatumGetInt64(entry);

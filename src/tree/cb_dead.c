@@ -31,6 +31,7 @@
 #include "access/xlogutils.h"
 #include "base/cb_base.h"
 #include "base/cb_waiter.h"
+#include "catalog/catalog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
@@ -544,7 +545,7 @@ cb_dead_mark_batch(const CbDead *search, CbSortEntry *entries)
  * are VACUUM's: they stay (A11).
  */
 static void
-cb_dead_delete(Relation rel, Buffer buf, CbDeletable *dead,
+cb_dead_delete(const CbKeyDesc *kd, Buffer buf, CbDeletable *dead,
 			   TransactionId horizon)
 {
 	Page		page = BufferGetPage(buf);
@@ -553,7 +554,7 @@ cb_dead_delete(Relation rel, Buffer buf, CbDeletable *dead,
 	cb_leaf_delete(page, dead->ordinals, dead->nordinals, dead->offsets,
 				   dead->noffsets);
 	cb_rel_mark_dirty(buf);
-	if (RelationNeedsWAL(rel))
+	if (RelationNeedsWAL(kd->rel))
 	{
 		xl_cb_leaf_delete xlrec;
 		XLogRecPtr	lsn;
@@ -561,6 +562,7 @@ cb_dead_delete(Relation rel, Buffer buf, CbDeletable *dead,
 		xlrec.horizon = XLogStandbyInfoActive() ? horizon : InvalidTransactionId;
 		xlrec.nitems = dead->noffsets;
 		xlrec.nordinals = dead->nordinals;
+		xlrec.is_decoded = RelationIsAccessibleInLogicalDecoding(kd->heap);
 		XLogBeginInsert();
 		XLogRegisterData((char *) &xlrec, SizeOfCbLeafDelete);
 		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
@@ -619,7 +621,7 @@ cb_dead_drop(const CbKeyDesc *kd, Buffer buf, const CbLeafBatch *batch,
 	cb_dead_collect(&search, &dead);
 	cb_dead_mark_batch(&search, entries);
 	CB_TEST_POINT("dead-before");
-	cb_dead_delete(kd->rel, buf, &dead, search.horizon);
+	cb_dead_delete(kd, buf, &dead, search.horizon);
 	CB_TEST_POINT("dead-after");
 	stats->dropped += search.ndead;
 	return true;
@@ -639,10 +641,10 @@ cb_redo_leaf_delete(XLogReaderState *record)
 
 	if (InHotStandby)
 	{
-		RelFileNode node;
+		RelFileLocator file;
 
-		XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
-		ResolveRecoveryConflictWithSnapshot(xlrec->horizon, node);
+		XLogRecGetBlockTag(record, 0, &file, NULL, NULL);
+		ResolveRecoveryConflictWithSnapshot(xlrec->horizon, xlrec->is_decoded, file);
 	}
 	page = cb_redo_begin(record, 0, &buf);
 	if (page != NULL)

@@ -46,6 +46,9 @@
 #include "tree/cb_tree.h"
 #include "utils/backend_progress.h"
 #include "utils/rel.h"
+#if PG_VERSION_NUM >= 170000
+#include "access/tidstore.h"
+#endif
 
 typedef struct CbDeleteState
 {
@@ -54,9 +57,11 @@ typedef struct CbDeleteState
 	IndexBulkDeleteResult *stats;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
-	const VacDeadItems *dead;	/* what the callback calls dead; NULL: not
-								 * known */
-	BlockNumber first_dead;		/* blocks of the table that all of it is in */
+	BlockNumber *dead;			/* blocks of the table with dead rows, in
+								 * order; NULL: not known */
+	int64		ndead;
+	int64		dead_size;		/* room in dead */
+	BlockNumber first_dead;		/* all of them are between these */
 	BlockNumber last_dead;
 	int64		skipped;		/* packed parts of leaves that were not looked
 								 * at */
@@ -151,51 +156,83 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 /* ---------- what is dead ---------- */
 
 /*
- * The TIDs that the callback calls dead; NULL: ask it.
+ * Is what the callback calls dead VACUUM's list for a heap?
  *
- * VACUUM of a heap hands its array of dead TIDs on to its callback.  Others do
+ * VACUUM of a heap hands its list of dead TIDs on to its callback.  Others do
  * not: CREATE INDEX CONCURRENTLY has a callback that has to be given every
  * TID.  VACUUM is known by its process flag, which is of this transaction
  * alone and which its parallel workers have too.
  */
-static const VacDeadItems *
-cb_delete_get_dead(const CbDeleteState *state)
+static bool
+cb_delete_has_list(const CbDeleteState *state)
 {
-	VacDeadItems *dead = state->callback_state;
 	Relation	heap;
 	bool		is_heap;
 
 	if ((MyProc->statusFlags & PROC_IN_VACUUM) == 0)
-		return NULL;
+		return false;
 	heap = table_open(state->rel->rd_index->indrelid, NoLock);
 	is_heap = heap->rd_tableam == GetHeapamTableAmRoutine();
 	table_close(heap, NoLock);
+	return is_heap;
+}
 
-	/* the callback agrees, or it is another one */
-	if (!is_heap || dead->num_items <= 0 || dead->num_items > dead->max_items ||
-		!state->callback(&dead->items[0], dead) ||
-		!state->callback(&dead->items[dead->num_items - 1], dead))
-		return NULL;
-	return dead;
+/* Adds a block, not before the last one, to the list. */
+static void
+cb_delete_add_block(CbDeleteState *state, BlockNumber block)
+{
+	if (state->ndead > 0 && state->dead[state->ndead - 1] == block)
+		return;
+	if (state->ndead == state->dead_size)
+	{
+		state->dead_size *= 2;
+		state->dead = repalloc_huge(state->dead, sizeof(BlockNumber) * state->dead_size);
+	}
+	state->dead[state->ndead++] = block;
+}
+
+/* Lists the blocks of VACUUM's list; of version 17 on that is a TidStore. */
+static void
+cb_delete_list_blocks(CbDeleteState *state)
+{
+#if PG_VERSION_NUM >= 170000
+	TidStoreIter *iter = TidStoreBeginIterate(state->callback_state);
+	TidStoreIterResult *result;
+
+	while ((result = TidStoreIterateNext(iter)) != NULL)
+		cb_delete_add_block(state, result->blkno);
+	TidStoreEndIterate(iter);
+#else
+	const VacDeadItems *dead = state->callback_state;
+
+	for (int i = 0; i < dead->num_items; i++)
+		cb_delete_add_block(state, ItemPointerGetBlockNumber(&dead->items[i]));
+#endif
 }
 
 /*
- * Finds out between which blocks of the table all dead TIDs are, if they are
- * known.
+ * Finds out in which blocks of the table there are dead rows, if that is
+ * known.  The list, smaller than VACUUM's, is palloc'd.
  */
 static void
 cb_delete_set_dead(CbDeleteState *state)
 {
-	state->dead = cb_delete_get_dead(state);
+	state->dead = NULL;
+	state->ndead = 0;
 	state->first_dead = 0;
 	state->last_dead = InvalidBlockNumber;
-	if (state->dead != NULL)
+	if (!cb_delete_has_list(state))
+		return;
+	state->dead_size = 64;
+	state->dead = palloc(sizeof(BlockNumber) * state->dead_size);
+	cb_delete_list_blocks(state);
+	if (state->ndead > 0)
 	{
-		const ItemPointerData *items = state->dead->items;
-
-		state->first_dead = ItemPointerGetBlockNumber(&items[0]);
-		state->last_dead = ItemPointerGetBlockNumber(&items[state->dead->num_items - 1]);
+		state->first_dead = state->dead[0];
+		state->last_dead = state->dead[state->ndead - 1];
 	}
+	else
+		state->first_dead = InvalidBlockNumber; /* none at all */
 }
 
 /* Can a TID in these blocks of the table be dead? */
@@ -203,8 +240,8 @@ static bool
 cb_delete_may_be_dead(const CbDeleteState *state, BlockNumber low,
 					  BlockNumber high)
 {
-	int			begin = 0;
-	int			end;
+	int64		begin = 0;
+	int64		end = state->ndead - 1;
 
 	if (high < state->first_dead || low > state->last_dead)
 		return false;
@@ -212,17 +249,16 @@ cb_delete_may_be_dead(const CbDeleteState *state, BlockNumber low,
 		return true;
 
 	/* the first one that is not below them: there is one */
-	end = state->dead->num_items - 1;
 	while (begin < end)
 	{
-		int			mid = begin + (end - begin) / 2;
+		int64		mid = begin + (end - begin) / 2;
 
-		if (ItemPointerGetBlockNumber(&state->dead->items[mid]) < low)
+		if (state->dead[mid] < low)
 			begin = mid + 1;
 		else
 			end = mid;
 	}
-	return ItemPointerGetBlockNumber(&state->dead->items[begin]) <= high;
+	return state->dead[begin] <= high;
 }
 
 static inline bool
@@ -349,7 +385,7 @@ cb_delete_read_block(IndexVacuumInfo *info, BlockNumber blkno)
 	Buffer		buf;
 	Page		page;
 
-	vacuum_delay_point();
+	vacuum_delay_point(false);
 	buf = ReadBufferExtended(info->index, MAIN_FORKNUM, blkno, RBM_NORMAL,
 							 info->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
@@ -524,6 +560,8 @@ cb_tree_bulk_delete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	PG_END_ENSURE_ERROR_CLEANUP(_bt_end_vacuum_callback,
 								PointerGetDatum(info->index));
 	_bt_end_vacuum(info->index);
+	if (state.dead != NULL)
+		pfree(state.dead);
 	cb_stat_add(info->index, CB_STAT_VACUUM_SKIPPED, state.skipped);
 	cb_tree_unlink_finish(state.unlinker, state.tail);
 	cb_delete_finish_map(info->index, stats);

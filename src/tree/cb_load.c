@@ -70,7 +70,7 @@ cb_load_write(CbLoader *loader, BlockNumber blkno, Page page, bool extend)
 	SMgrRelation smgr = RelationGetSmgr(loader->rel);
 
 	if (loader->wal)
-		log_newpage(&loader->rel->rd_node, loader->fork, blkno, page, true);
+		log_newpage(&loader->rel->rd_locator, loader->fork, blkno, page, true);
 	PageSetChecksumInplace(page, blkno);
 	if (extend)
 		smgrextend(smgr, loader->fork, blkno, page, true);
@@ -483,14 +483,14 @@ CbLoader *
 cb_load_begin(const CbKeyDesc *kd, int fillfactor, ForkNumber fork)
 {
 	CbLoader   *loader = palloc0(sizeof(CbLoader));
-	PGAlignedBlock zero;
+	PGIOAlignedBlock zero;
 
 	loader->kd = kd;
 	loader->rel = kd->rel;
 	loader->fork = fork;
 	loader->wal = fork == INIT_FORKNUM || RelationNeedsWAL(kd->rel);
 	loader->packs = cb_packs_leaves(kd->rel);
-	loader->page = palloc(BLCKSZ);
+	loader->page = palloc_aligned(BLCKSZ, PG_IO_ALIGN_SIZE, 0);
 
 	/* the metapage's place; it is written last */
 	memset(zero.data, 0, BLCKSZ);
@@ -544,7 +544,7 @@ cb_load_add(CbLoader *loader, IndexTuple itup)
 void
 cb_load_finish(CbLoader *loader)
 {
-	PGAlignedBlock meta;
+	PGIOAlignedBlock meta;
 	uint8		build_id[CB_BUILD_ID_LEN];
 
 	while (loader->npending > 0)
@@ -569,8 +569,11 @@ cb_load_finish(CbLoader *loader)
 	CbPageGetMeta((Page) meta.data)->map_incarnation = cb_rel_incarnation();
 	cb_load_write(loader, CB_METAPAGE_BLKNO, (Page) meta.data, false);
 
-	/* the pages went past the buffer manager, so checkpoints don't know them */
-	if (loader->wal)
+	/*
+	 * The pages went past the buffer manager, so checkpoints don't know them;
+	 * an unlogged index has to outlive a shutdown, too.
+	 */
+	if (loader->wal || loader->rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED)
 		smgrimmedsync(RelationGetSmgr(loader->rel), loader->fork);
 	cb_rel_forget(loader->rel);
 }

@@ -12,6 +12,7 @@ $node->safe_psql('postgres', q(
 	CREATE TABLE t (id int, k int);
 	CREATE INDEX t_k ON t USING cachebatch (k);
 	INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;
+	ANALYZE t;
 	CREATE DATABASE other));
 $node->stop;
 
@@ -46,6 +47,8 @@ like($err, qr/shared_preload_libraries/, 'and says why');
 
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id % 2 = 0 AND id > 500'), '250',
 	'the table can be read');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 998 AND id > 500'), '2',
+	'also where the planner of version 18 asks for the end of an index');
 $node->safe_psql('postgres', 'DROP INDEX t_k');
 $node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
 pass('the index can be dropped, and the table used');

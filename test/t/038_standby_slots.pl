@@ -1,0 +1,75 @@
+# Entries that are dropped from an index of a table that logical decoding reads
+# end the standby's slots that may need them, and no others.
+use strict;
+use warnings;
+
+use CacheBatch;
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $primary = new_node('primary', conf => <<EOC);
+wal_level = logical
+cache_batch.max_workers = 0
+cache_batch.max_delay = 1h
+EOC
+if (!test_points_built($primary))
+{
+	plan skip_all => 'needs a build with TESTPOINTS=1';
+}
+if ($primary->safe_psql('postgres', 'SHOW server_version_num') < 160000)
+{
+	plan skip_all => 'a standby has logical slots from version 16 on';
+}
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', <<EOC);
+max_standby_streaming_delay = 0
+hot_standby_feedback = off
+EOC
+$standby->start;
+
+# A slot of the standby, which needs a record of the primary to begin.
+sub create_slot
+{
+	my ($slot) = @_;
+	my $creator = IPC::Run::start(
+		[ 'psql', '-XAtq', '-d', $standby->connstr('postgres'), '-c',
+			"SELECT pg_create_logical_replication_slot('$slot', 'pgoutput')" ],
+		'>', \my $out, '2>', \my $err);
+
+	$primary->log_standby_snapshot($standby, $slot);
+	$creator->finish;
+	return;
+}
+
+# Drops entries of dead rows from the index of a new table.  Its rows are few and
+# narrow, so nothing prunes the table, which would be a conflict of its own.
+sub drop_entries
+{
+	my ($table, $options) = @_;
+	my $dropped = "SELECT dropped FROM cache_batch_stat_indexes WHERE indexrelname = '${table}_id'";
+
+	$primary->safe_psql('postgres', qq(
+		CREATE TABLE $table (id int, n int) $options;
+		INSERT INTO $table SELECT i, i FROM generate_series(1, 20) i;
+		CREATE INDEX ${table}_id ON $table USING cachebatch (id);
+		CREATE INDEX ${table}_n ON $table USING cachebatch (n)));
+	$primary->wait_for_replay_catchup($standby);
+	create_slot("${table}_slot");
+	$primary->safe_psql('postgres', "UPDATE $table SET n = n + 100");
+	$primary->safe_psql('postgres',
+		"SET cache_batch.test_delta = 0; SELECT cache_batch_flush('${table}_id')");
+	is($primary->safe_psql('postgres', $dropped), 20, "$table: entries are dropped");
+	$primary->wait_for_replay_catchup($standby);
+	return $standby->safe_psql('postgres',
+		"SELECT conflicting FROM pg_replication_slots WHERE slot_name = '${table}_slot'");
+}
+
+is(drop_entries('plain', ''), 'f', 'a plain table: the slot stays');
+is(drop_entries('decoded', 'WITH (user_catalog_table = true)'), 't',
+	'one that decoding reads: the slot goes');
+
+done_testing();
