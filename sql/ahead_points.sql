@@ -152,7 +152,8 @@ SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a < 9000 ORDER BY a');
 SELECT * FROM ask('bitmap', 'SELECT a FROM ahead WHERE a < 9000');
 DELETE FROM ahead WHERE a BETWEEN 4000 AND 8000;
 VACUUM (INDEX_CLEANUP ON) ahead;
-SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a DESC');
+-- which pages were free, and stand in a row now, depends on the server
+SELECT asked::int > 280 AS asked, right_answer FROM ask('index', 'SELECT a FROM ahead ORDER BY a DESC');
 SELECT cache_batch_verify('ahead_a');
 
 -- runs of range buffers; where windows end depends on the pool, so on earlier tests

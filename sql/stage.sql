@@ -446,13 +446,18 @@ SELECT stage_check('stn');
 CREATE TABLE stw (k int, v text);
 CREATE INDEX stw_k ON stw USING cachebatch (k);
 CREATE FUNCTION stage_parallel(i int) RETURNS text LANGUAGE plpgsql VOLATILE
-	SET force_parallel_mode = on SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+	SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	n bigint;
 BEGIN
 	INSERT INTO stw VALUES (i, 'x');
 	EXECUTE 'SELECT count(*) FROM stw WHERE k >= 0' INTO n;
 	RETURN n;
+END $$;
+-- before version 16 it has another name
+DO $$ BEGIN
+	EXECUTE (SELECT format('ALTER FUNCTION stage_parallel SET %I = on', name) FROM pg_settings
+			 WHERE name IN ('force_parallel_mode', 'debug_parallel_query'));
 END $$;
 INSERT INTO st SELECT 1800 + i, stage_parallel(i) FROM generate_series(1, 4) i RETURNING v;
 SELECT stage_check('stw');

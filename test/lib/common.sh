@@ -13,16 +13,16 @@
 #
 # Environment: CACHE_BATCH_CACHE  where builds and downloads are kept
 #              CACHE_BATCH_KEEP=1 keep the scratch directory
-#              CACHE_BATCH_ASSERT_PG  pg_config of an assertion build to use
 
-CB_PGMAJOR=15
+CB_PGMAJORS="15 16 17 18"
 
-CB_PACKAGES_BUILD="build-essential postgresql-$CB_PGMAJOR
-	postgresql-server-dev-$CB_PGMAJOR libpq-dev liburcu-dev pkg-config
-	python3 util-linux passwd"
-CB_PACKAGES_TEST="$CB_PACKAGES_BUILD binutils bison flex libicu-dev patch
-	libreadline-dev zlib1g-dev dpkg-dev ca-certificates xz-utils bzip2
-	python3-psycopg2 postgresql-$CB_PGMAJOR-pgtap libipc-run-perl
+CB_PACKAGES_BUILD="build-essential postgresql-15 postgresql-server-dev-15
+	libpq-dev liburcu-dev pkg-config python3 util-linux passwd"
+# to build servers, or to unpack them
+CB_PACKAGES_SERVER="bison flex libicu-dev libreadline-dev zlib1g-dev dpkg-dev
+	ca-certificates xz-utils bzip2 python3-pip"
+CB_PACKAGES_TEST="$CB_PACKAGES_BUILD $CB_PACKAGES_SERVER binutils patch
+	python3-psycopg2 postgresql-15-pgtap libipc-run-perl
 	libtap-parser-sourcehandler-pgtap-perl"
 
 cb_started=${CB_STARTED:-$(date +%s)}
@@ -200,10 +200,13 @@ cb_enter()
 
 # ------------------------------------------------------------ build, servers
 
-# The pg_config of Debian's server package.
-cb_packaged_pg_config()
+# Ends the script if that is no version of PostgreSQL that there are tests for.
+cb_check_major()
 {
-	echo "/usr/lib/postgresql/$CB_PGMAJOR/bin/pg_config"
+	case " $CB_PGMAJORS " in
+		*" $1 "*) ;;
+		*) cb_die "versions of PostgreSQL are ${CB_PGMAJORS// /, }, not $1" ;;
+	esac
 }
 
 # cb_copy_server PG_CONFIG DIR: a private copy of a server; prints the copy's
@@ -214,6 +217,12 @@ cb_copy_server()
 	local from=$1 dir=$2 what path copy got
 
 	mkdir -p "$dir"
+	case $from in
+		"$CB_CACHE"/server/*/inst/*)
+			path=${from%%/inst/*}/inst
+			mkdir -p "$dir$(dirname "$path")"
+			cp -a "$path" "$dir$path" || return 1 ;;
+	esac
 	for what in bindir pkglibdir sharedir includedir includedir-server; do
 		path=$("$from" "--$what") || return 1
 		case $what in
@@ -259,7 +268,7 @@ cb_server_init()
 	bindir=$("$1" --bindir)
 
 	"$bindir/initdb" -D "$2" -U postgres --auth=trust --no-sync \
-		--encoding=UTF8 --locale="${3:-C.UTF-8}" >"$2.initdb.log" 2>&1 ||
+		--encoding=UTF8 --locale="${3:-C.UTF-8}" ${CB_INITDB:-} >"$2.initdb.log" 2>&1 ||
 		{ tail -n 20 "$2.initdb.log"; return 1; }
 	cat >>"$2/postgresql.conf"
 }
