@@ -43,10 +43,11 @@ MECHANISMS = [
         "in-place", src=79, tests=46,
         title="first windows read in place",
         checks="I2_INPLACE; parts of regress reads",
-        buys="look-ups, without the entry cache",
+        buys="nested loops and = ANY",
         leaning="the entry cache, which keeps an entry while the leaf is locked; absent numbers; "
                 "windows of 2",
-        runs=["--scale 0.6 --seconds 4 --set cache_batch.entry_cache_size=0 point-empty point-full "
+        runs=["--scale 0.6 --seconds 4 absent-empty near-full any-100-empty any-100-full",
+              "--scale 0.6 --seconds 4 --set cache_batch.entry_cache_size=0 point-empty point-full "
               "max-empty"]),
     Mechanism(
         "entry-cache", src=869, tests=1111,
@@ -122,9 +123,9 @@ MECHANISMS = [
         "any-prefetch", src=28, tests=0,
         title="= ANY: the next leaf brought into the caches",
         checks="none",
-        buys="= ANY in an index larger than the caches",
+        buys="= ANY",
         leaning="nothing",
-        runs=["--scale 0.2 --big-scale 0.2 --seconds 6 any-100-big"]),
+        runs=["--scale 0.6 --big-scale 0.2 --seconds 6 any-100-empty any-100-big"]),
     Mechanism(
         "read-ahead", src=426, tests=756,
         title="read-ahead of scans",
@@ -217,7 +218,8 @@ MECHANISMS = [
         checks="A5_SPLIT, A5_JOIN; half of tap 017, isolation bucket-join",
         buys="a table that grows from nothing; keys that move",
         leaning="chunks in the lists of several buckets (`nlists`)",
-        runs=["--scale 0.2 grow-copy ingest-copy-1-zipfian ingest-insert100-1-uniform"]),
+        runs=["--scale 0.6 --seconds 5 grow-copy grown", "--scale 0.2 ingest-copy-1-zipfian "
+              "ingest-insert100-1-uniform"]),
     Mechanism(
         "bounds-join", src=133, tests=168,
         title="joining of buckets alone",
@@ -239,7 +241,7 @@ MECHANISMS = [
         checks="none",
         buys="flushes of an index larger than memory",
         leaning="nothing",
-        runs=["--big-scale 0.1 --scale 0.1 big-copy"]),
+        runs=["--tight-scale 0.2 --seconds 6 tight-ingest-1"]),
     Mechanism(
         "ring", src=90, tests=66,
         title="ring of buffers",
@@ -279,7 +281,7 @@ MECHANISMS = [
         buys="rows that are updated often",
         leaning="record LEAF_DELETE; LP_DEAD hints, which would serve scans only; column "
                 "`dropped`",
-        runs=["--quick --scale 0.1 --seconds 6 churn-key churn"]),
+        runs=["--quick --scale 0.1 --seconds 1 churn-key churn"]),
     Mechanism(
         "vacuum-skip", src=160, tests=241,
         title="VACUUM skips what cannot be dead",
