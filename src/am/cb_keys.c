@@ -132,14 +132,19 @@ cb_keys_turn(const CbKeysType *type, int cmp)
 	return cmp;
 }
 
+static inline int
+cb_keys_compare_own_values(const CbKeysType *type, Datum a, Datum b)
+{
+	SortSupport ssup = cb_keys_ssup(type);
+
+	return cb_keys_turn(type, ssup->comparator(a, b, ssup));
+}
+
 /* CbKeyCondCompare, of the column's own type. */
 static int
 cb_keys_compare_own(const CbKeyCond *cond, uintptr_t column, uintptr_t value)
 {
-	const CbKeysType *type = cond->arg;
-	SortSupport ssup = cb_keys_ssup(type);
-
-	return cb_keys_turn(type, ssup->comparator((Datum) column, (Datum) value, ssup));
+	return cb_keys_compare_own_values(cond->arg, (Datum) column, (Datum) value);
 }
 
 /* CbKeyCondCompare, of another type. */
@@ -182,9 +187,7 @@ cb_keys_compare_types(CbKeys *keys, const CbKeysType *a, Datum value_a,
 
 	if (!OidIsValid(a->type) && !OidIsValid(b->type))
 	{
-		SortSupport ssup = cb_keys_ssup(a);
-
-		*cmp = cb_keys_turn(a, ssup->comparator(value_a, value_b, ssup));
+		*cmp = cb_keys_compare_own_values(a, value_a, value_b);
 		return true;
 	}
 	if (keys->relating != column || keys->relating_types[0] != a->type ||
@@ -353,6 +356,9 @@ cb_keys_compare_elements(const void *a, const void *b, void *arg)
 	CbKeysSort *sort = arg;
 	int			cmp;
 
+	if (!OidIsValid(sort->type->type))
+		return cb_keys_compare_own_values(sort->type, *(const Datum *) a,
+										  *(const Datum *) b);
 	if (!cb_keys_compare_types(sort->keys, sort->type, *(const Datum *) a,
 							   sort->type, *(const Datum *) b, &cmp))
 		cb_keys_report_no_order(sort->keys->kd, sort->type->bound.sk_attno - 1,

@@ -44,9 +44,10 @@ typedef struct CbKeys
 	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
 	CbKeySpace	space;
 	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
-	int			relating;		/* the column whose values of two types ... */
+	int			relating;		/* the column, or -1, of which values of two
+								 * types ... */
 	Oid			relating_types[2];	/* ... were compared last, by ... */
-	FmgrInfo	relate;			/* ... this; -1: none */
+	FmgrInfo	relate;			/* ... this */
 } CbKeys;
 
 /*

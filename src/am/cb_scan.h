@@ -32,7 +32,7 @@
 #define CB_WINDOW_END_MAX		2	/* if it begins at an end of the index */
 
 /* after twice as many unwanted entries a scan may go to the next wanted one */
-#define CB_WINDOW_UNWANTED_MAX	16
+#define CB_WINDOW_UNWANTED_STEP	16
 
 /*
  * A bound, with its tuple or keys in memory of its own, and the place of that

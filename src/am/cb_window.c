@@ -229,9 +229,9 @@ cb_window_goes_to_place(CbScanOpaque so, IndexTuple entry, int *n, ScanDirection
 		cb_window_set_to(so, entry, dir);
 		return true;
 	}
-	if (++*n % CB_WINDOW_UNWANTED_MAX != 0)
+	if (++*n % CB_WINDOW_UNWANTED_STEP != 0)
 		return false;
-	if (*n > CB_WINDOW_UNWANTED_MAX)
+	if (*n > CB_WINDOW_UNWANTED_STEP)
 	{
 		cmp = cb_key_compare_bound(&so->kd, &to->bound, entry);
 		if (ScanDirectionIsForward(dir) ? cmp < 0 : cmp > 0)
@@ -298,7 +298,7 @@ cb_window_look_beyond(IndexScanDesc scan, ScanDirection dir, int nunwanted)
 		return cb_window_goes_to_next_point(so, dir);
 	if (answer == CB_KEY_SKIP &&
 		(cb_window_leads_to_point(so) ||
-		 (so->cur->nitems == 0 && nunwanted < 2 * CB_WINDOW_UNWANTED_MAX &&
+		 (so->cur->nitems == 0 && nunwanted < 2 * CB_WINDOW_UNWANTED_STEP &&
 		  cb_keys_place_is_ordered(&so->keys.place))))
 		cb_window_set_to(so, far->tuple, dir);
 	return answer != CB_KEY_END;
