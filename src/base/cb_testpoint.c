@@ -8,11 +8,11 @@
  *	  kill[:N]		end the process with SIGKILL, at once or at the Nth hit,
  *					when the WAL that it has made is on disk, as others could
  *					have brought it there
- *	  cancel[:N]	ask the backend to cancel its query, as pg_cancel_backend()
- *	  does stop			stop the process with SIGSTOP, with all that it holds
+ *	  cancel[:N]	cancel the query, as pg_cancel_backend() does
+ *	  stop			stop the process with SIGSTOP, with all that it holds
  *	  wait:KEY		wait until nobody holds advisory lock KEY exclusively
- *	  call			SELECT cache_batch_test_point(name), a function of the
- *	  test's own count			count only
+ *	  call			SELECT cache_batch_test_point(name), which the test has made
+ *	  count			count only
  * cache_batch.test_point_hits shows how often each listed point was reached by
  * this backend since the list was set.
  *

@@ -319,8 +319,8 @@ cb_flush_chunks(Relation rel, CbBucketSet *set, uint64 attach_id, uint32 bucket,
 /* ---------- truncation ---------- */
 
 /*
- * Moves the tail to the first entry that some bucket still holds.  Nothing is
- * truncated while entries from before the attachment are not swept.
+ * Moves the tail to the first entry that some bucket still holds (I7).  Nothing
+ * is truncated while entries from before the attachment are not swept.
  */
 static void
 cb_flush_truncate_locked(Relation rel, CbBucketSet *set, uint64 attach_id)
@@ -579,8 +579,8 @@ cb_flush_drain_buckets(Relation rel, CbBucketSet *set, uint64 attach_id,
 }
 
 /*
- * Moves everything that was published before the call into the tree, and
- * truncates the journal so far.  Waits for others who are at it, so it may
+ * Moves everything that was published before the call into runs or the tree, and
+ * truncates the journal so far (I7).  Waits for others who are at it, so it may
  * take long; interrupts are served.  Does nothing in recovery.
  *
  * On entry RowExclusiveLock or more on the index is held, and no LWLock; on
