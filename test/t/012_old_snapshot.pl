@@ -6,8 +6,13 @@ use warnings;
 
 use CacheBatch;
 use PostgreSQL::Test::Utils;
+use PostgreSQL::Version;
 use Test::More;
 
+if (PostgreSQL::Version->new(`pg_config --version`) >= 17)
+{
+	plan skip_all => 'version 17 has no old_snapshot_threshold';
+}
 my $node = new_node('old', conf => "old_snapshot_threshold = 0\n");
 my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 
