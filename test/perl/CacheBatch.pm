@@ -9,11 +9,17 @@ use Exporter 'import';
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use PostgreSQL::Version;
 use Test::More;
 use Time::HiRes 'usleep';
 
-our @EXPORT = qw(new_node test_points wait_back sound indexes_of
+our @EXPORT = qw(new_node server_version test_points wait_back sound indexes_of
   run_killed test_points_built crash_restart damage page);
+
+sub server_version
+{
+	return PostgreSQL::Version->new(`pg_config --version`);
+}
 
 # A node with the library preloaded; conf: more settings.
 sub new_node
@@ -21,7 +27,10 @@ sub new_node
 	my ($name, %args) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(allows_streaming => $args{minimal} ? 0 : 1);
+	# of version 18 on a damaged page would not get past its checksum
+	$node->init(
+		allows_streaming => $args{minimal} ? 0 : 1,
+		extra => server_version() >= 18 ? ['--no-data-checksums'] : []);
 	$node->append_conf('postgresql.conf', <<EOC);
 shared_preload_libraries = 'cache_batch'
 wal_consistency_checking = 'all, cache_batch'

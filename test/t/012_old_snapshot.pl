@@ -6,10 +6,9 @@ use warnings;
 
 use CacheBatch;
 use PostgreSQL::Test::Utils;
-use PostgreSQL::Version;
 use Test::More;
 
-if (PostgreSQL::Version->new(`pg_config --version`) >= 17)
+if (server_version() >= 17)
 {
 	plan skip_all => 'version 17 has no old_snapshot_threshold';
 }

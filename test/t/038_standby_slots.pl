@@ -9,6 +9,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+if (server_version() < 16)
+{
+	plan skip_all => 'a standby has logical slots from version 16 on';
+}
 my $primary = new_node('primary', conf => <<EOC);
 wal_level = logical
 cache_batch.max_workers = 0
@@ -17,10 +21,6 @@ EOC
 if (!test_points_built($primary))
 {
 	plan skip_all => 'needs a build with TESTPOINTS=1';
-}
-if ($primary->safe_psql('postgres', 'SHOW server_version_num') < 160000)
-{
-	plan skip_all => 'a standby has logical slots from version 16 on';
 }
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
