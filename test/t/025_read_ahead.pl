@@ -8,7 +8,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# string_agg() is parallel from version 16 on, and the order of rows is compared
 my $node = new_node('main', conf => <<'EOC');
+max_parallel_workers_per_gather = 0
 shared_buffers = 64MB
 cache_batch.max_workers = 0
 cache_batch.max_delay = 1h
