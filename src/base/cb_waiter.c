@@ -5,8 +5,11 @@
  *
  * The server's LockHasWaiters() must not be asked for a lock that was taken by
  * the fast path, as weak locks on relations are.  For these another weak lock
- * is asked for that this process does not hold, and given back at once: it is
- * not granted if it conflicts with one that somebody waits for.
+ * is taken that this process does not hold, and given back at once.  Before
+ * version 17 it is not granted if it conflicts with one that somebody waits
+ * for.  From then on it is, but not by the fast path, as whoever waits for a
+ * lock that conflicts with a weak one has closed that for the relation; so it
+ * can be asked for.
  *
  * The table's lock that a flush holds to ask for dead rows is AccessShareLock,
  * and RowShareLock is what is asked for.  It conflicts with ExclusiveLock,
@@ -33,20 +36,36 @@ static int	cb_waiter_nheap = 0;	/* how often it was said that it is held */
 static TimestampTz cb_waiter_look_at;
 static bool cb_waiter_found;
 
+/* Takes a lock if that needs no wait; *local is what this process has of it. */
+static bool
+cb_waiter_probe(const LOCKTAG *tag, LOCKMODE mode, LOCALLOCK **local)
+{
+#if PG_VERSION_NUM >= 180000
+	return LockAcquireExtended(tag, mode, false, true, true, local, false) !=
+		LOCKACQUIRE_NOT_AVAIL;
+#else
+	return LockAcquireExtended(tag, mode, false, true, true, local) !=
+		LOCKACQUIRE_NOT_AVAIL;
+#endif
+}
+
 /* Does somebody wait for a lock that conflicts with this one of ours? */
 static bool
 cb_waiter_is_for(Oid relid, LOCKMODE mode)
 {
 	LOCKMODE	probe = mode == AccessShareLock ? RowShareLock : AccessShareLock;
+	LOCALLOCK  *local;
 	LOCKTAG		tag;
+	bool		found;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
 	if (mode >= ShareUpdateExclusiveLock)
 		return LockHasWaiters(&tag, mode, false);
-	if (LockAcquire(&tag, probe, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (!cb_waiter_probe(&tag, probe, &local))
 		return true;
+	found = local->lock != NULL && LockHasWaiters(&tag, probe, false);
 	LockRelease(&tag, probe, false);
-	return false;
+	return found;
 }
 
 /*

@@ -8,11 +8,14 @@ import re
 HELPER = """
 CREATE FUNCTION h(id bigint, v int, k int) RETURNS bigint IMMUTABLE PARALLEL SAFE
  LANGUAGE sql AS $$ SELECT hashint8extended($1, $2 * 16 + $3) & 1073741823 $$;
-CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE FUNCTION word(h bigint) RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS $$
  SELECT (ARRAY['Alpha','alpha','ALPHA','bravo','\u00e4pfel','Zed','zed','stra\u00dfe','','-x'])[1 + $1 % 10]
   || ($1 / 10 % 40)::text || CASE WHEN $1 % 37 = 0 THEN repeat(md5($1::text), 10) ELSE '' END $$;
 """
+
+# a server without ICU has these names for something plainer
+COLLATIONS = "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+NO_ICU = 'CREATE COLLATION ci FROM "C"; CREATE COLLATION "und-x-icu" FROM "C"'
 
 COLUMNS = ("id bigint, v int, a int, b text, c numeric, d uuid, e smallint, f text, "
            "x bool, g int DEFAULT 0")

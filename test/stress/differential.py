@@ -23,7 +23,7 @@ import time
 import psycopg2
 
 import cluster
-from answers import COLUMNS, HELPER, INDEXES, Checker
+from answers import COLLATIONS, COLUMNS, HELPER, INDEXES, NO_ICU, Checker
 from worker import State, Worker
 
 TABLES = ["t0", "t1", "t2"]
@@ -140,7 +140,8 @@ class Test:
             cur = conn.cursor()
             if self.am != "btree":
                 cur.execute("CREATE EXTENSION cache_batch")
-            cur.execute(HELPER)
+            cur.execute("SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'")
+            cur.execute(HELPER + (COLLATIONS if cur.fetchone()[0] else NO_ICU))
             cur.execute(BLOCKS)
             cur.execute("CREATE TABLE txlog (tx bigint)")
             cur.execute("CREATE TABLESPACE ts1 LOCATION ''")
