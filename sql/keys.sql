@@ -173,6 +173,22 @@ INSERT INTO keys_clock VALUES ('2026-03-08 02:00'), ('2026-03-08 02:30'), ('2026
 SELECT * FROM keys_clock WHERE t = ANY ('{2026-03-08 03:00,2026-03-08 03:30}'::timestamptz[]);
 RESET timezone;
 
+-- of leaves full of wanted entries not each is looked at: it is where the hour that is
+-- left out lies inside (btree, too, stops before it), and where a separator lacks a column
+CREATE TABLE keys_whole (a int, b int, t timestamp);
+INSERT INTO keys_whole
+	SELECT g, i, timestamp '2024-03-10 00:00' + (g * g + i) * interval '1 s'
+	FROM generate_series(1, 172) g, generate_series(0, 2 * g) i;
+CREATE INDEX keys_whole_t ON keys_whole USING cachebatch (t);
+CREATE INDEX keys_whole_ab ON keys_whole USING cachebatch (a, b) WITH (pack_leaves = off, fillfactor = 10);
+SET timezone = 'America/New_York';
+SELECT count(*) FROM (SELECT t FROM keys_whole WHERE t < timestamptz '2024-03-10 07:59+00' ORDER BY t) x;
+RESET timezone;
+SELECT g, n FROM generate_series(4, 172) g,
+	LATERAL (SELECT count(*) n FROM (SELECT b FROM keys_whole WHERE a = g AND b > 7 ORDER BY b DESC) x) y
+	WHERE n <> 2 * g - 7;
+DROP TABLE keys_whole;
+
 -- an operator family without the comparison that a condition on a later column needs
 CREATE OPERATOR FAMILY keys_family USING cachebatch;
 CREATE OPERATOR CLASS keys_ops FOR TYPE int USING cachebatch FAMILY keys_family AS

@@ -455,13 +455,13 @@ cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
 
 	kind = cb_keys_kind(key->sk_strategy, desc, &strict);
 	cond = cb_keys_add_cond(keys, given, kind, strict, false);
-	given->type.operator = key->sk_func;
 	if (kind != CB_COND_POINTS)
 		cb_keys_add_not_null(keys, given);
 	if (!OidIsValid(given->type.bound.sk_func.fn_oid))
 	{
 		if (kind == CB_COND_POINTS)
 			cb_keys_report_no_order(keys->kd, key->sk_attno - 1, InvalidOid, key->sk_subtype);
+		given->type.operator = key->sk_func;
 		cond->compare = cb_keys_compare_operator;
 	}
 	if ((key->sk_flags & SK_SEARCHARRAY) != 0)
@@ -559,11 +559,14 @@ cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 static const CbKeysType *
 cb_keys_own_type(CbKeys *keys, int column)
 {
-	CbKeysType *type = &keys->own[column];
+	MemoryContext cxt = keys->kd->ssup[column].ssup_cxt;
+	CbKeysType *type;
 
+	if (keys->own == NULL)
+		keys->own = MemoryContextAllocZero(cxt, sizeof(CbKeysType) * keys->kd->nkeyatts);
+	type = &keys->own[column];
 	if (type->kd == NULL)
-		cb_keys_init_type(type, keys->kd, column, InvalidOid,
-						  keys->kd->ssup[column].ssup_cxt);
+		cb_keys_init_type(type, keys->kd, column, InvalidOid, cxt);
 	return type;
 }
 
@@ -604,6 +607,25 @@ cb_keys_place_is_ordered(const CbKeyPlace *place)
 			return false;
 	}
 	return true;
+}
+
+/* Is all that lies between two wanted entries wanted? */
+bool
+cb_keys_are_interval(const CbKeys *keys)
+{
+	const CbKeySpace *space = &keys->space;
+
+	for (int c = 0; c < space->ncolumns; c++)
+	{
+		const CbKeyColumn *column = &space->columns[c];
+
+		for (int i = 0; i < column->nconds; i++)
+		{
+			if (!cb_keys_is_ordered(&column->conds[i]))
+				return false;
+		}
+	}
+	return cb_keyspace_is_interval(space);
 }
 
 /* A key of a bound, for one part of a place. */

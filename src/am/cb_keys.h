@@ -40,7 +40,7 @@ typedef struct CbKeys
 	int			ngiven;			/* scan keys */
 	CbKeysGiven *given;			/* NULL: none have been given yet */
 	CbKeyCond  *conds;			/* room for two of each */
-	CbKeysType	own[INDEX_MAX_KEYS];	/* the columns' types, as needed */
+	CbKeysType *own;			/* the columns' types, as needed; or NULL */
 	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
 	CbKeySpace	space;
 	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
@@ -64,6 +64,7 @@ cb_keys_test(CbKeys *keys, IndexTuple itup, int natts, ScanDirection dir)
 extern bool cb_keys_is_ordered(const CbKeyCond *cond);
 extern void cb_keys_init(CbKeys *keys, CbKeyDesc *kd);
 extern bool cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt);
+extern bool cb_keys_are_interval(const CbKeys *keys);
 extern bool cb_keys_place_is_ordered(const CbKeyPlace *place);
 extern bool cb_keys_can_bound(const CbKeyPlace *place);
 extern void cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place,

@@ -305,6 +305,23 @@ cb_window_look_beyond(IndexScanDesc scan, ScanDirection dir, int nunwanted)
 }
 
 /*
+ * An entry of the window is wanted: so is all that follows, up to the window's
+ * far end, if that is and nothing unwanted lies between.  A separator that
+ * lacks columns does not tell.
+ */
+static bool
+cb_window_wants_rest(CbScanOpaque so, const CbBound *far, ScanDirection dir)
+{
+	int			natts;
+
+	if (far->kind != CB_BOUND_TUPLE)
+		return false;
+	natts = BTreeTupleGetNAtts(far->tuple, so->kd.rel);
+	return natts >= so->keys.space.ncolumns && cb_keys_are_interval(&so->keys) &&
+		cb_keys_test(&so->keys, far->tuple, natts, dir) == CB_KEY_MATCH;
+}
+
+/*
  * Fills the window from the merge.  Returns whether there may be matches
  * beyond it in the scan's direction, as far as the quals tell.
  */
@@ -316,13 +333,14 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	int			nupper = 0;
 	int			nunwanted = 0;
 	int			most = so->starting ? cb_window_first_max(so) : INT_MAX;
+	bool		wants_rest = false;
 
 	cb_merge_start(scan, merge);
 	for (; merge->nordered > 0; cb_merge_advance(scan, merge))
 	{
 		CbSource   *source = merge->ordered[0];
-		CbKeyAnswer answer = cb_keys_test(&so->keys, source->head,
-										  so->kd.nkeyatts, dir);
+		CbKeyAnswer answer = wants_rest ? CB_KEY_MATCH :
+			cb_keys_test(&so->keys, source->head, so->kd.nkeyatts, dir);
 
 		if (so->for_point && cb_window_leaves_point(so, answer))
 			return cb_window_goes_to_next_point(so, dir);
@@ -342,8 +360,11 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			continue;
 		}
 		nunwanted = 0;
-		if (!source->head_dead)
-			cb_window_add_item(window, source);
+		if (source->head_dead)
+			continue;
+		cb_window_add_item(window, source);
+		if (window->nitems == 1 && !so->starting)
+			wants_rest = cb_window_wants_rest(so, merge->far, dir);
 	}
 	return cb_window_look_beyond(scan, dir, nunwanted);
 }

@@ -466,8 +466,53 @@ cb_keyspace_reduce(CbKeySpace *space)
 	assert(space->ncolumns <= CB_KEYSPACE_COLUMNS);
 	for (int c = 0; c < space->ncolumns; c++)
 	{
-		if (!cb_key_reduce_column(space, &space->columns[c]))
+		CbKeyColumn *column = &space->columns[c];
+
+		if (column->nconds > 1 && !cb_key_reduce_column(space, column))
 			return false;
 	}
 	return true;
+}
+
+/* ---------- the space as a whole ---------- */
+
+/* Does a condition of the column want one of several values? */
+static bool
+cb_key_wants_points(const CbKeyColumn *column)
+{
+	for (int i = 0; i < column->nconds; i++)
+	{
+		if (column->conds[i].kind == CB_COND_POINTS && column->conds[i].n > 1)
+			return true;
+	}
+	return false;
+}
+
+/* Do the column's conditions want a single value? */
+static bool
+cb_key_wants_one(const CbKeyColumn *column)
+{
+	for (int i = 0; i < column->nconds; i++)
+	{
+		if (column->conds[i].kind != CB_COND_POINTS)
+			return false;
+	}
+	return column->nconds > 0 && !cb_key_wants_points(column);
+}
+
+/*
+ * Is all wanted that lies between two wanted entries?  So it is where each
+ * column but the last has to be equal to one value, provided that the columns
+ * are in the order of all comparisons.
+ */
+bool
+cb_keyspace_is_interval(const CbKeySpace *space)
+{
+	for (int c = 0; c + 1 < space->ncolumns; c++)
+	{
+		if (!cb_key_wants_one(&space->columns[c]))
+			return false;
+	}
+	return space->ncolumns == 0 ||
+		!cb_key_wants_points(&space->columns[space->ncolumns - 1]);
 }

@@ -122,6 +122,7 @@ typedef struct CbKeyPlace
 } CbKeyPlace;
 
 extern bool cb_keyspace_reduce(CbKeySpace *space);
+extern bool cb_keyspace_is_interval(const CbKeySpace *space);
 extern void cb_keyspace_start(const CbKeySpace *space, bool forward,
 							  CbKeyPlace *place);
 extern void cb_keyspace_go_to_point(const CbKeySpace *space,

@@ -461,6 +461,42 @@ walk(bool forward)
 	CHECK(now.types_differ || nskips <= 2 * NVALUES + nwanted);
 }
 
+/*
+ * Between two wanted combinations nothing is left out of an interval, and
+ * there are intervals of two columns.
+ */
+static void
+test_intervals(void)
+{
+	int			nintervals = 0;
+
+	for (int i = 0; i < 20000; i++)
+	{
+		int32_t		entry[NCOLUMNS];
+		int			nruns = 0;
+		bool		last = false;
+
+		make_case(2);
+		if (!cb_keyspace_reduce(&now.space))
+			continue;
+		for (int k = 0; k < NVALUES * NVALUES; k++)
+		{
+			bool		wanted;
+
+			for (int c = 0; c < 2; c++)
+				entry[c] = nth_value(c, c == 0 ? k / NVALUES : k % NVALUES);
+			wanted = is_wanted(entry);
+			nruns += wanted && !last;
+			last = wanted;
+		}
+		if (!cb_keyspace_is_interval(&now.space))
+			continue;
+		CHECK(nruns <= 1);
+		nintervals += now.space.columns[1].nconds > 0;
+	}
+	CHECK(nintervals > 100);
+}
+
 static void
 test_walks(void)
 {
@@ -481,5 +517,6 @@ main(void)
 	unit_run("keyspace: two columns", test_two_columns);
 	unit_run("keyspace: three and four columns", test_more_columns);
 	unit_run("keyspace: scans", test_walks);
+	unit_run("keyspace: intervals", test_intervals);
 	return unit_status;
 }
