@@ -214,3 +214,22 @@ ROLLBACK;
 RESET enable_seqscan;
 RESET enable_sort;
 RESET enable_bitmapscan;
+
+-- the planner guesses by the ends of an index, from version 18 on, and publishes nothing
+CREATE TABLE stage_guess (k int) WITH (autovacuum_enabled = off);
+INSERT INTO stage_guess SELECT i FROM generate_series(1, 1000) i;
+CREATE INDEX stage_guess_k ON stage_guess USING cachebatch (k);
+ANALYZE stage_guess;
+CREATE FUNCTION stage_plan(k int) RETURNS int LANGUAGE plpgsql VOLATILE
+	SET enable_indexscan = off SET enable_bitmapscan = off SET enable_indexonlyscan = off AS $$
+BEGIN
+	EXECUTE 'SELECT count(*) FROM stage_guess WHERE k > 1000000';
+	RETURN k;
+END $$;
+SET cache_batch.test_points = 'publish-start=count';
+INSERT INTO stage_guess SELECT stage_plan(i) FROM generate_series(2001, 2010) i;
+SHOW cache_batch.test_point_hits;
+RESET cache_batch.test_points;
+SELECT max(k) FROM stage_guess;
+DROP TABLE stage_guess;
+DROP FUNCTION stage_plan;

@@ -45,6 +45,16 @@ sub create_slot
 	return;
 }
 
+# Has the slot gone, with what its decoding needs?
+sub is_gone
+{
+	my ($slot) = @_;
+
+	$primary->wait_for_replay_catchup($standby);
+	return $standby->safe_psql('postgres',
+		"SELECT conflicting FROM pg_replication_slots WHERE slot_name = '$slot'");
+}
+
 # Drops entries of dead rows from the index of a new table.  Its rows are few and
 # narrow, so nothing prunes the table, which would be a conflict of its own.
 sub drop_entries
@@ -63,13 +73,40 @@ sub drop_entries
 	$primary->safe_psql('postgres',
 		"SET cache_batch.test_delta = 0; SELECT cache_batch_flush('${table}_id')");
 	is($primary->safe_psql('postgres', $dropped), 20, "$table: entries are dropped");
+	return is_gone("${table}_slot");
+}
+
+# Uses pages of the index again that left it just before the slot began: there was no
+# transaction in between, so the slot may need what there was when they left.
+sub reuse_pages
+{
+	my ($table, $options) = @_;
+	my $slot = "${table}_slot";
+	my $size = "SELECT pg_relation_size('${table}_id')";
+	my $before;
+
+	$primary->safe_psql('postgres', qq(
+		CREATE TABLE $table (id int) $options;
+		INSERT INTO $table SELECT i FROM generate_series(1, 50000) i;
+		CREATE INDEX ${table}_id ON $table USING cachebatch (id)));
+	$primary->safe_psql('postgres', $_) for ("DELETE FROM $table", "VACUUM (TRUNCATE off) $table");
+	$before = $primary->safe_psql('postgres', $size);
 	$primary->wait_for_replay_catchup($standby);
-	return $standby->safe_psql('postgres',
-		"SELECT conflicting FROM pg_replication_slots WHERE slot_name = '${table}_slot'");
+	create_slot($slot);
+	is(is_gone($slot), 'f', "$table: VACUUM was before the slot");
+	$primary->safe_psql('postgres', $_)
+		for ('SELECT pg_current_xact_id()', "VACUUM $table",
+		"INSERT INTO $table SELECT i FROM generate_series(1, 40000) i",
+		"SELECT cache_batch_flush('${table}_id')");
+	is($primary->safe_psql('postgres', $size), $before, "$table: pages are used again");
+	return is_gone($slot);
 }
 
 is(drop_entries('plain', ''), 'f', 'a plain table: the slot stays');
 is(drop_entries('decoded', 'WITH (user_catalog_table = true)'), 't',
 	'one that decoding reads: the slot goes');
+is(reuse_pages('plain_pages', ''), 'f', 'pages of a plain table: the slot stays');
+is(reuse_pages('decoded_pages', 'WITH (user_catalog_table = true)'), 't',
+	'of one that decoding reads: the slot goes');
 
 done_testing();
