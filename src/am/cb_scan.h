@@ -188,6 +188,8 @@ typedef struct CbScanOpaqueData
 								 * of the others */
 	bool		starting;		/* it has had no window since it began, or
 								 * since it has gone to a place of its keys */
+	bool		hop_pays;		/* it has gone to such a place last, and to
+								 * another leaf */
 	CbScanAhead ahead;
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */

@@ -215,8 +215,8 @@ cb_window_leads_to_point(CbScanOpaque so)
 /*
  * The scan wants nothing between the entry and so->keys.place, and so it was
  * with *n entries before: does it go there, rather than read on?  It does if it
- * goes from point to point, or if what it aimed at some entries ago has not come
- * yet.
+ * goes from point to point, if it has just gone to another leaf in this way, or
+ * if what it aimed at some entries ago has not come yet.
  */
 static bool
 cb_window_goes_to_place(CbScanOpaque so, IndexTuple entry, int *n, ScanDirection dir)
@@ -224,7 +224,8 @@ cb_window_goes_to_place(CbScanOpaque so, IndexTuple entry, int *n, ScanDirection
 	CbPlace    *to = &so->cur->to;
 	int			cmp;
 
-	if (cb_window_leads_to_point(so))
+	if (cb_window_leads_to_point(so) ||
+		(so->hop_pays && cb_keys_place_is_ordered(&so->keys.place)))
 	{
 		cb_window_set_to(so, entry, dir);
 		return true;
@@ -570,6 +571,7 @@ cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
 	bool		goes = window->goes && window->to.dir == dir;
+	BlockNumber last = window->leaf.blkno;
 
 	cb_place_copy(so, &so->pos, goes ? &window->to :
 				  ScanDirectionIsForward(dir) ? &window->hi : &window->lo);
@@ -578,6 +580,7 @@ cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
 		return;
 	cb_window_begin(scan, dir);
 	so->ahead.hops = so->pos.points == NULL;
+	so->hop_pays = so->pos.leaf.blkno != last;
 }
 
 /*
@@ -628,7 +631,7 @@ cb_window_first(IndexScanDesc scan, ScanDirection dir)
 	cb_keyspace_start(&so->keys.space, ScanDirectionIsForward(dir), &so->keys.place);
 	cb_place_set_keys(so, &so->pos, NULL, dir);
 	cb_window_begin(scan, dir);
-	so->ahead.hops = false;
+	so->ahead.hops = so->hop_pays = false;
 	so->cur->more_left = so->cur->more_right = false;
 	return cb_window_seek(scan, dir);
 }

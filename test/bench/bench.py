@@ -35,6 +35,7 @@ import report
 import work_crowd
 import work_ingest
 import work_reads
+import work_standby
 import work_tight
 import work_upkeep
 from server import Env
@@ -44,7 +45,8 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_inges
            work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
            work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
-           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_tight.Ingest,
+           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_standby.Standby,
+           work_standby.Replay, work_standby.RestartCopy, work_tight.Ingest,
            work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 
@@ -65,7 +67,8 @@ FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
           "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
-          "cold_bytes", "compacted", "data_x", "index_x", "flushed", "applied", "leaf_visits", "spilled"]
+          "cold_bytes", "compacted", "data_x", "index_x", "flushed", "leaf_visits", "spilled",
+          "private_bytes"]
 
 
 class Bench:
@@ -159,7 +162,7 @@ def brief(record):
                        ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
                        ("first_query_ms", "first query {:.1f} ms"),
                        ("catch_up_ms", "caught up {:.0f} ms"), ("cancel_ms", "cancel {:.0f} ms"),
-                       ("index_bytes", "{:.0f} bytes"), ("data_x", "{:.1f} x memory"),
+                       ("index_bytes", "{:.0f} bytes"), ("private_bytes", "{:.0f} bytes of their own"), ("data_x", "{:.1f} x memory"),
                        ("spilled", "{:.2f} spilled a row")):
         if name in record:
             words.append(form.format(record[name]))
@@ -224,7 +227,8 @@ def arguments():
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         description=__doc__ + "\n".join(
-            m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep, work_tight)))
+            m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep,
+                                         work_standby, work_tight)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
         "alone, or with its state; `all` for the whole matrix; default: " + " ".join(DEFAULT))

@@ -51,6 +51,18 @@ LIMITS = [
     ("longest VACUUM beside 64 sessions of INSERTs (us)", "crowd", "vacuum", "max", "<=", 1.0),
     ("longest SELECT beside 64 sessions of INSERTs (us)", "crowd", "select", "max", "<=", 1.0),
     ("VACUUM, 10 % dead, full pool: time", "vacuum-10pct", "", "seconds", "<=", 1.1),
+    ("standby, entries waiting: first query of a session (ms; aim 1.2)", "standby", "session",
+     "first_query_ms", "<=", 2.0),
+    ("private memory of 100 sessions of a standby (aim 1.1)", "standby", "memory",
+     "private_bytes", "<=", 1.3),
+    *[(f"standby, entries waiting: {label}", "standby", state, "tps", ">=", 0.95)
+      for state, label in (("point", "point look-ups (aim 1.05)"), ("range-100", "range-100"),
+                           ("index-only", "index-only range"),
+                           ("beside", "look-ups beside INSERTs (aim 1.05)"))],
+    ("replay, 1 index: rows/s (aim 2.5)", "replay-1", "", "rows_per_s", ">=", 1.5),
+    ("replay, 4 indexes: rows/s (aim 5)", "replay-4", "", "rows_per_s", ">=", 3.0),
+    ("first query after a crash (ms)", "restart-copy", "first", "first_query_ms", "<=", 2.0),
+    ("look-ups after a crash (aim 1)", "restart-copy", "point", "tps", ">=", 0.9),
     ("logical apply, 4 indexes: rows/s", "logical", "", "rows_per_s", ">=", 1.0),
     ("CREATE INDEX, 5 M rows: time", "create-index-5m", "", "seconds", "<=", 1.2),
     ("index size, bigint", "size-uniform", "", "index_bytes", "<=", 0.5),
@@ -92,6 +104,10 @@ OWN = [
      ("tight-cpu-100", ""), ("tight-cpu-1", ""), "<=", 2.5),
     ("hot reads with the cold tier, of those without", "tps",
      ("tight-hot", "on"), ("tight-hot", "off"), ">=", 0.98),
+    *[(f"replay, {n} index{'' if n == 1 else 'es'}: rows/s, of what the primary took", "rows_per_s",
+       (f"replay-{n}", ""), (f"replay-{n}", "primary"), ">=", 1.0) for n in (1, 4)],
+    ("WAL a row after a crash, of before", "wal_per_row",
+     ("restart-copy", "after"), ("restart-copy", "before"), "<=", 1.1),
 ]
 
 # milliseconds of cachebatch alone
