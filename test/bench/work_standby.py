@@ -1,0 +1,253 @@
+"""A standby of the rows in memory: how soon it answers, and how fast it replays.
+
+standby      4 indexes, 500,000 rows of the primary that wait above the tree
+             (as many rows for btree): the first query of the standby, and of each
+             of the next sessions ("first", "session"); look-ups, ranges of 100
+             rows, 1,000 keys from the index alone ("point", "range-100",
+             "index-only"); look-ups while the primary inserts 10,000 rows a second
+             ("beside"); private memory of 100 sessions that have asked each index
+             ("memory")
+replay-N     N 1 or 4 indexes: a standby that was down replays what COPY has
+             written meanwhile, read from disk: rows a second; "primary" is what
+             the primary took meanwhile
+restart-copy COPY into 4 indexes, a crash with what waits then, and COPY again: rows a
+             second, WAL a row, entries a visited leaf ("before", "after"); between
+             them the first query ("first") and look-ups of the first moments ("point")
+"""
+
+import os
+import shutil
+import time
+
+import data
+import drive
+from work_crowd import Beside
+from work_reads import PLAN, QUERIES
+from work_upkeep import Upkeep
+
+WAITING = 500_000
+SESSIONS = 100
+INDEXES = 4
+
+
+def private_bytes(process):
+    """Memory of a process that no other one shares."""
+    with open(f"/proc/{process}/smaps_rollup") as f:
+        return 1024 * sum(int(line.split()[1]) for line in f if line.startswith("Private_"))
+
+
+class Replicated(Upkeep):
+    """A primary, and a standby that streams from it."""
+
+    count = INDEXES
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, count=self.count)
+
+    def settings(self, method, **more):
+        """Of both: nothing leaves the buckets merely because of its age."""
+        env = self.bench.env
+        return env.settings(method, self.shape, wal_keep_size="8GB", **env.no_delay(), **more)
+
+    def pair(self, method):
+        """The two, stopped, from the same template; the standby with its signal."""
+        env = self.bench.env
+        primary = self.bench.clone(self.template(method))
+        standby = env.clone(env.template(*self.template(method)), "standby", env.port + 1)
+        open(os.path.join(standby.directory, "standby.signal"), "w").close()
+        return primary, standby
+
+    def follow(self, primary, standby, method):
+        """Starts the standby."""
+        standby.start(self.settings(
+            method, primary_conninfo=f"host={primary.env.sockets} port={primary.port} user=postgres"))
+
+    def catch_up(self, primary, standby):
+        """Until the standby has replayed all that the primary has written."""
+        end = primary.sql("SELECT pg_current_wal_insert_lsn()")
+        while not standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
+            time.sleep(0.02)
+
+    def insert(self, cluster, rows):
+        """Inserts rows that no other insert of this workload makes."""
+        first = 3_000_000_000
+        for at in range(0, rows, data.BATCH):
+            cluster.sql("INSERT INTO events " + data.rows_sql(
+                "uniform", first + at, first + min(at + data.BATCH, rows) - 1))
+
+    def waiting(self):
+        return max(1000, int(WAITING * self.bench.args.scale))
+
+    def look_up(self, cluster, column=1):
+        """Milliseconds that a new session's first look-up takes."""
+        db = cluster.connect(PLAN)
+        try:
+            began = time.monotonic()
+            db.cursor().execute(
+                f"SELECT id FROM events WHERE k{column} = hashint8extended(2000000007, {column})")
+            return (time.monotonic() - began) * 1000
+        finally:
+            db.close()
+
+    def queries(self, cluster, name):
+        return drive.queries(cluster, QUERIES[name], self.bench.args.seconds, options=PLAN,
+                             variables={"n": self.shape.rows})
+
+
+class Standby(Replicated):
+    """What a standby answers while entries wait."""
+
+    @staticmethod
+    def names():
+        return ["standby"]
+
+    def run(self, method, repeat):
+        primary, standby = self.pair(method)
+        # no worker: what waits stays where it is
+        primary.start(self.settings(method, **self.still()))
+        self.follow(primary, standby, method)
+        standby.prewarm()
+        self.insert(primary, self.waiting())
+        self.catch_up(primary, standby)
+        found = [{"state": "first", "first_query_ms": self.look_up(standby)},
+                 {"state": "session", "first_query_ms": drive.percentile(
+                     sorted(self.look_up(standby) for _ in range(10)), 0.5)}]
+        found += [dict(self.queries(standby, name), state=name)
+                  for name in ("point", "range-100", "index-only")]
+        found.append({"state": "memory", "private_bytes": self.memory(standby)})
+        found.append(dict(self.beside(primary, standby), state="beside"))
+        self.bench.discard(standby)
+        self.bench.discard(primary)
+        return found
+
+    def still(self):
+        """Settings of the primary under which nothing is flushed."""
+        return {"cache_batch.max_workers": "0"} \
+            if "cache_batch.max_workers" in self.bench.env.known else {}
+
+    def memory(self, cluster):
+        """Private memory of sessions that have asked each index."""
+        sessions = [cluster.connect(PLAN) for _ in range(SESSIONS)]
+        try:
+            processes = []
+            for db in sessions:
+                cursor = db.cursor()
+                for column in range(1, INDEXES + 1):
+                    cursor.execute(f"SELECT id FROM events WHERE k{column} = "
+                                   f"hashint8extended(2000000007, {column})")
+                cursor.execute("SELECT pg_backend_pid()")
+                processes.append(cursor.fetchone()[0])
+            return sum(private_bytes(process) for process in processes)
+        finally:
+            for db in sessions:
+                db.close()
+
+    def beside(self, primary, standby):
+        """Look-ups while the primary takes 1,000 rows each 100 ms."""
+        first = 4_000_000_000
+        began = time.monotonic()
+
+        def step(cursor, n):
+            time.sleep(max(0.0, began + 0.1 * n - time.monotonic()))
+            cursor.execute("INSERT INTO events " + data.rows_sql(
+                "uniform", first + 1000 * n, first + 1000 * n + 999))
+            return 1000
+
+        inserts = Beside(primary, step)
+        found = self.queries(standby, "point")
+        rows = sum(inserts.stop())
+        found["rows_per_s"] = rows / (time.monotonic() - began)
+        return found
+
+
+class Replay(Replicated):
+    """How fast a standby replays what a COPY wrote."""
+
+    def __init__(self, bench, name):
+        super().__init__(bench, name)
+        self.count = int(name[-1])
+
+    @staticmethod
+    def names():
+        return ["replay-1", "replay-4"]
+
+    def run(self, method, repeat):
+        env = self.bench.env
+        files = self.bench.files.get("uniform", self.shape.rows + 1,
+                                     self.shape.ingest_rows(self.count))
+        rows = len(files) * data.BATCH
+        archive = os.path.join(env.scratch, "archive")
+        shutil.rmtree(archive, ignore_errors=True)
+        os.mkdir(archive)
+        primary, standby = self.pair(method)
+        primary.start(self.settings(method, archive_mode="on",
+                                    archive_command=f"cp %p {archive}/%f"))
+        primary.prewarm()
+        primary.sql("CHECKPOINT")
+        measure = drive.Measure(primary)
+        drive.copy_batches(primary, files)
+        primary.flush()
+        taken = measure.stop(rows)
+        end = primary.sql("SELECT pg_current_wal_insert_lsn()")
+        primary.sql("SELECT pg_switch_wal()")
+        while not primary.sql("SELECT last_archived_wal >= pg_walfile_name("
+                              f"'{end}') FROM pg_stat_archiver"):
+            time.sleep(0.05)
+        primary.stop()
+        found = self.replay(standby, method, archive, end, rows)
+        self.bench.discard(standby)
+        primary.remove()
+        shutil.rmtree(archive)
+        return [found, dict(taken, state="primary")]
+
+    def replay(self, standby, method, archive, end, rows):
+        """Seconds from the start to the end of the archive."""
+        began = time.monotonic()
+        standby.start(self.settings(method, restore_command=f"cp {archive}/%f %p"))
+        while not standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
+            time.sleep(0.02)
+        seconds = time.monotonic() - began
+        return {"rows": rows, "seconds": seconds, "rows_per_s": rows / seconds,
+                "cpu_us_per_row": standby.cpu_seconds() * 1e6 / rows}
+
+
+class RestartCopy(Replicated):
+    """What a crash does to the rows that come after it."""
+
+    @staticmethod
+    def names():
+        return ["restart-copy"]
+
+    def run(self, method, repeat):
+        rows = self.shape.ingest_rows(self.count)
+        files = self.bench.files.get("uniform", self.shape.rows + 1, 2 * rows)
+        half = len(files) // 2
+        primary = self.bench.clone(self.template(method))
+        settings = self.bench.env.settings(method, self.shape)
+        primary.start(settings)
+        primary.prewarm()
+        found = [dict(self.copy(primary, method, files[:half]), state="before")]
+        primary.sql("CHECKPOINT")
+        primary.stop("immediate")
+        primary.start(settings)
+        found.append({"state": "first", "first_query_ms": self.look_up(primary)})
+        found.append(dict(self.queries(primary, "point"), state="point"))
+        found.append(dict(self.copy(primary, method, files[half:]), state="after"))
+        self.bench.discard(primary)
+        return found
+
+    def moved(self, cluster, method):
+        """Entries that flushes have moved so far, and leaves that they visited."""
+        if method != "cachebatch":
+            return 0, 0
+        return [int(cluster.sql(f"SELECT sum({column}) FROM cache_batch_stat_indexes"))
+                for column in ("flushed", "leaf_visits")]
+
+    def copy(self, cluster, method, files):
+        """COPY without a flush at its end."""
+        before = self.moved(cluster, method)
+        measure = drive.Measure(cluster)
+        drive.copy_batches(cluster, files)
+        found = measure.stop(len(files) * data.BATCH)
+        flushed, visits = (now - then for now, then in zip(self.moved(cluster, method), before))
+        return dict(found, flushed=flushed, leaf_visits=visits)
