@@ -455,13 +455,13 @@ cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
 
 	kind = cb_keys_kind(key->sk_strategy, desc, &strict);
 	cond = cb_keys_add_cond(keys, given, kind, strict, false);
+	given->type.operator = key->sk_func;
 	if (kind != CB_COND_POINTS)
 		cb_keys_add_not_null(keys, given);
 	if (!OidIsValid(given->type.bound.sk_func.fn_oid))
 	{
 		if (kind == CB_COND_POINTS)
 			cb_keys_report_no_order(keys->kd, key->sk_attno - 1, InvalidOid, key->sk_subtype);
-		given->type.operator = key->sk_func;
 		cond->compare = cb_keys_compare_operator;
 	}
 	if ((key->sk_flags & SK_SEARCHARRAY) != 0)

@@ -188,8 +188,8 @@ typedef struct CbScanOpaqueData
 								 * of the others */
 	bool		starting;		/* it has had no window since it began, or
 								 * since it has gone to a place of its keys */
-	bool		hop_pays;		/* it has gone to such a place last, and to
-								 * another leaf */
+	BlockNumber gone_from;		/* the leaf that it has left for such a place,
+								 * and has not read on since, or invalid */
 	CbScanAhead ahead;
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */

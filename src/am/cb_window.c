@@ -212,6 +212,14 @@ cb_window_leads_to_point(CbScanOpaque so)
 		first->cond == so->pos.points && cb_keys_is_ordered(first->cond);
 }
 
+/* Has the scan gone to the window's leaf from another one, for such a place? */
+static inline bool
+cb_window_is_far(CbScanOpaque so)
+{
+	return so->gone_from != InvalidBlockNumber &&
+		so->gone_from != so->cur->leaf.blkno;
+}
+
 /*
  * The scan wants nothing between the entry and so->keys.place, and so it was
  * with *n entries before: does it go there, rather than read on?  It does if it
@@ -225,7 +233,7 @@ cb_window_goes_to_place(CbScanOpaque so, IndexTuple entry, int *n, ScanDirection
 	int			cmp;
 
 	if (cb_window_leads_to_point(so) ||
-		(so->hop_pays && cb_keys_place_is_ordered(&so->keys.place)))
+		(cb_window_is_far(so) && cb_keys_place_is_ordered(&so->keys.place)))
 	{
 		cb_window_set_to(so, entry, dir);
 		return true;
@@ -571,8 +579,8 @@ cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
 	bool		goes = window->goes && window->to.dir == dir;
-	BlockNumber last = window->leaf.blkno;
 
+	so->gone_from = goes ? window->leaf.blkno : InvalidBlockNumber;
 	cb_place_copy(so, &so->pos, goes ? &window->to :
 				  ScanDirectionIsForward(dir) ? &window->hi : &window->lo);
 	cb_window_leave(scan);
@@ -580,7 +588,6 @@ cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
 		return;
 	cb_window_begin(scan, dir);
 	so->ahead.hops = so->pos.points == NULL;
-	so->hop_pays = so->pos.leaf.blkno != last;
 }
 
 /*
@@ -631,7 +638,8 @@ cb_window_first(IndexScanDesc scan, ScanDirection dir)
 	cb_keyspace_start(&so->keys.space, ScanDirectionIsForward(dir), &so->keys.place);
 	cb_place_set_keys(so, &so->pos, NULL, dir);
 	cb_window_begin(scan, dir);
-	so->ahead.hops = so->hop_pays = false;
+	so->ahead.hops = false;
+	so->gone_from = InvalidBlockNumber;
 	so->cur->more_left = so->cur->more_right = false;
 	return cb_window_seek(scan, dir);
 }
