@@ -85,9 +85,10 @@ sub verified
 	{
 		my ($rc, $out, $err) = $node->psql('postgres', q(
 			SET citus.override_table_visibility = off;
-			SELECT cache_batch_verify(c.oid, true) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+			SELECT c.relname, cache_batch_verify(c.oid, true) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
 			WHERE a.amname = 'cachebatch' AND c.relkind = 'i'), on_error_stop => 1);
 		push @faults, $err if $rc != 0;
+		push @faults, 'no shard: ' . $node->name unless $out =~ /^events_k_\d+\|/m;
 	}
 	is("@faults", '', $what);
 	return;
