@@ -315,8 +315,8 @@ cb_window_look_beyond(IndexScanDesc scan, ScanDirection dir, int nunwanted)
 
 /*
  * An entry of the window is wanted: so is all that follows, up to the window's
- * far end, if that is and nothing unwanted lies between.  A separator that
- * lacks columns does not tell.
+ * far end, if that is and nothing unwanted lies between, and there may be more
+ * beyond it.  A separator that lacks columns does not tell.
  */
 static bool
 cb_window_wants_rest(CbScanOpaque so, const CbBound *far, ScanDirection dir)
@@ -375,7 +375,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		if (window->nitems == 1 && !so->starting)
 			wants_rest = cb_window_wants_rest(so, merge->far, dir);
 	}
-	return cb_window_look_beyond(scan, dir, nunwanted);
+	return wants_rest || cb_window_look_beyond(scan, dir, nunwanted);
 }
 
 static void

@@ -494,10 +494,10 @@ cb_key_wants_one(const CbKeyColumn *column)
 {
 	for (int i = 0; i < column->nconds; i++)
 	{
-		if (column->conds[i].kind != CB_COND_POINTS)
+		if (column->conds[i].kind != CB_COND_POINTS || column->conds[i].n > 1)
 			return false;
 	}
-	return column->nconds > 0 && !cb_key_wants_points(column);
+	return column->nconds > 0;
 }
 
 /*
