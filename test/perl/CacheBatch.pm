@@ -13,7 +13,7 @@ use PostgreSQL::Version;
 use Test::More;
 use Time::HiRes 'usleep';
 
-our @EXPORT = qw(new_node server_version test_points wait_back sound indexes_of
+our @EXPORT = qw(new_node new_standby psql_as server_version test_points wait_back sound indexes_of
   run_killed test_points_built crash_restart damage page);
 
 sub server_version
@@ -46,6 +46,28 @@ EOC
 	$node->safe_psql('postgres', 'CREATE EXTENSION cache_batch')
 	  unless $args{no_extension};
 	return $node;
+}
+
+# A standby that streams from a node, started; conf: more settings.
+sub new_standby
+{
+	my ($primary, $name, %args) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+
+	$primary->backup($name);
+	$standby->init_from_backup($primary, $name, has_streaming => 1);
+	$standby->append_conf('postgresql.conf', $args{conf}) if $args{conf};
+	$standby->start;
+	return $standby;
+}
+
+# What SQL answers with other names in it: T => 'events'.
+sub psql_as
+{
+	my ($node, $sql, %names) = @_;
+	my $words = join '|', keys %names;
+
+	return $node->safe_psql('postgres', $sql =~ s/\b($words)\b/$names{$1}/gr);
 }
 
 # Changes bytes of a block of a file of a server that is down: [offset, bytes]

@@ -4,16 +4,11 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $primary = new_node('primary');
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 2s\n");
-$standby->start;
+my $standby = new_standby($primary, 'standby', conf => "max_standby_streaming_delay = 2s\n");
 
 $primary->safe_psql('postgres', q(
 	CREATE TABLE t (id int, k int, s text);

@@ -6,7 +6,6 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes 'usleep';
@@ -234,11 +233,7 @@ is($node->safe_psql('postgres', 'SELECT sum(blocks_written) > 0 FROM cache_batch
 
 restart_with('cache_batch.pool_size = 2048', 'cache_batch.max_workers = 2');
 fill_tables('postgres', 8, 3);
-$node->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "cache_batch.pool_size = 256\n");
-$standby->start;
+my $standby = new_standby($node, 'standby', conf => "cache_batch.pool_size = 256\n");
 fill_tables('postgres', 8, 3);
 vacuum_tables('postgres', 4);
 fill_tables('postgres', 8, 3);

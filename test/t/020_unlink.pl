@@ -6,16 +6,11 @@ use warnings;
 
 use CacheBatch;
 use List::Util qw(max min);
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $primary = new_node('primary', conf => "cache_batch.max_workers = 0\n");
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
-$standby->start;
+my $standby = new_standby($primary, 'standby', conf => "max_standby_streaming_delay = 0\n");
 
 # Leaves of six entries; the third to sixth loses all that it has from 150 on.
 sub fill

@@ -5,7 +5,6 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -17,15 +16,11 @@ if (!test_points_built($primary))
 {
 	plan skip_all => 'needs a build with TESTPOINTS=1';
 }
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', <<EOC);
+my $standby = new_standby($primary, 'standby', conf => <<EOC);
 max_standby_streaming_delay = 0
 hot_standby_feedback = off
 wal_receiver_status_interval = 1s
 EOC
-$standby->start;
 
 # Few narrow rows: the table's page has room, so nothing prunes it, which would
 # be a conflict of its own.

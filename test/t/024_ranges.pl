@@ -6,7 +6,6 @@ use warnings;
 
 use CacheBatch;
 use List::Util qw(max min);
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -17,14 +16,10 @@ cache_batch.spill_threshold = 0
 cache_batch.spill_target = 1000
 EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($primary);
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', <<'EOC');
+my $standby = new_standby($primary, 'standby', conf => <<'EOC');
 max_standby_streaming_delay = 0
 wal_receiver_status_interval = 1
 EOC
-$standby->start;
 
 my $forced = join ' ', map { "SET enable_$_ = off;" } qw(seqscan bitmapscan sort);
 

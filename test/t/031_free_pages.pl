@@ -111,10 +111,7 @@ SKIP:
 	sound($node, 'lost', ['k'], 'whole after that');
 
 	# a standby has no map
-	$node->backup('base');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($node, 'base', has_streaming => 1);
-	$standby->start;
+	my $standby = new_standby($node, 'standby');
 	$node->safe_psql('postgres', "$unbucketed; $entries; SELECT cache_batch_flush('lost_k')");
 	$node->wait_for_catchup($standby);
 	$standby->promote;

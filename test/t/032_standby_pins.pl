@@ -6,16 +6,11 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $primary = new_node('primary');
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
-$standby->start;
+my $standby = new_standby($primary, 'standby', conf => "max_standby_streaming_delay = 0\n");
 
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
 my $query = 'SELECT k FROM p WHERE k >= 2 ORDER BY k';

@@ -5,7 +5,6 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -120,11 +119,7 @@ sound($primary, $_, ['k'], "$_ is whole") foreach ('ra', 'rc');
 
 # ------------------------------------------------------------ standby
 
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
-$standby->start;
+my $standby = new_standby($primary, 'standby', conf => "max_standby_streaming_delay = 0\n");
 
 my $forced = join ' ', map { "SET enable_$_ = off;" } qw(seqscan bitmapscan sort);
 my $heap = join ' ', map { "SET enable_$_ = off;" } qw(indexscan indexonlyscan bitmapscan);

@@ -4,7 +4,6 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -21,11 +20,7 @@ $primary->safe_psql('postgres', q(
 	SELECT cache_batch_flush('sh_k');
 	DELETE FROM sh WHERE id BETWEEN 170 AND 210;
 	VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) sh));
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "cache_batch.test_points = 'redo-redistribute=stop'\n");
-$standby->start;
+my $standby = new_standby($primary, 'standby', conf => "cache_batch.test_points = 'redo-redistribute=stop'\n");
 $primary->wait_for_catchup($standby);
 my $startup = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'));
 

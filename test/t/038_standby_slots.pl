@@ -5,7 +5,6 @@ use warnings;
 
 use CacheBatch;
 use IPC::Run;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -22,14 +21,10 @@ if (!test_points_built($primary))
 {
 	plan skip_all => 'needs a build with TESTPOINTS=1';
 }
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', <<EOC);
+my $standby = new_standby($primary, 'standby', conf => <<EOC);
 max_standby_streaming_delay = 0
 hot_standby_feedback = off
 EOC
-$standby->start;
 
 # A slot of the standby, which needs a record of the primary to begin.
 sub create_slot

@@ -46,7 +46,7 @@ sub both
 {
 	my ($sql) = @_;
 
-	$front->safe_psql('postgres', $sql =~ s/\bT\b/$_/gr) for ('events', 'plain');
+	psql_as($front, $sql, T => $_) for ('events', 'plain');
 	return;
 }
 
@@ -57,7 +57,7 @@ sub same
 
 	foreach my $table ('events', 'plain')
 	{
-		$answers{$table} = join "\n", map { $front->safe_psql('postgres', $_ =~ s/\bT\b/$table/gr) } (
+		$answers{$table} = join "\n", map { psql_as($front, $_, T => $table) } (
 			'SELECT count(*), sum(id), sum(k), min(v), max(v) FROM T',
 			'SELECT id, k FROM T WHERE k BETWEEN 100 AND 160 ORDER BY k, id',
 			'SELECT k, id FROM T WHERE device = 7 ORDER BY k DESC, id LIMIT 20',

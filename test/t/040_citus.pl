@@ -45,13 +45,14 @@ $front->safe_psql('postgres', q(
 	CREATE INDEX kinds_name ON kinds USING cachebatch (name);
 	CREATE INDEX plain_k ON plain (k)));
 
+my @names = ({ T => 'events', R => 'kinds' }, { T => 'plain', R => 'plain_kinds' });
+
 # Does the same to the distributed tables and to plain ones.
 sub both
 {
 	my ($sql) = @_;
 
-	$front->safe_psql('postgres', $sql =~ s/\bT\b/events/gr =~ s/\bR\b/kinds/gr);
-	$front->safe_psql('postgres', $sql =~ s/\bT\b/plain/gr =~ s/\bR\b/plain_kinds/gr);
+	psql_as($front, $sql, %$_) for @names;
 	return;
 }
 
@@ -60,11 +61,9 @@ sub same
 	my ($what) = @_;
 	my @answers;
 
-	foreach my $names ([ 'events', 'kinds' ], [ 'plain', 'plain_kinds' ])
+	foreach my $names (@names)
 	{
-		push @answers, join "\n", map {
-			$front->safe_psql('postgres', $_ =~ s/\bT\b/$names->[0]/gr =~ s/\bR\b/$names->[1]/gr)
-		} (
+		push @answers, join "\n", map { psql_as($front, $_, %$names) } (
 			'SELECT count(*), sum(id), sum(k), min(v), max(v) FROM T',
 			'SELECT id, k FROM T WHERE k BETWEEN 100 AND 160 ORDER BY k, id',
 			'SELECT id FROM T WHERE k = ANY (ARRAY[3, 500, 900, 1000000]) ORDER BY id',

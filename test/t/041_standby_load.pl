@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use CacheBatch;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -19,25 +18,12 @@ cache_batch.spill_target = 1000
 EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($primary);
 
-# A standby of a node; conf: more settings.
-sub add_standby
-{
-	my ($name, $node, $conf) = @_;
-	my $standby = PostgreSQL::Test::Cluster->new($name);
-
-	$node->backup($name);
-	$standby->init_from_backup($node, $name, has_streaming => 1);
-	$standby->append_conf('postgresql.conf', <<EOC);
+my $at_once = <<'EOC';
 max_standby_streaming_delay = 0
 hot_standby_feedback = off
-$conf
 EOC
-	$standby->start;
-	return $standby;
-}
-
-my $standby = add_standby('standby', $primary, '');
-my $second = add_standby('second', $standby, 'recovery_min_apply_delay = 100ms');
+my $standby = new_standby($primary, 'standby', conf => $at_once);
+my $second = new_standby($standby, 'second', conf => "${at_once}recovery_min_apply_delay = 100ms\n");
 
 # In memory; in range buffers; with leaves that are packed for good; and splits of all.
 $primary->safe_psql('postgres', q(
@@ -46,6 +32,14 @@ $primary->safe_psql('postgres', q(
 	CREATE INDEX l_k ON l USING cachebatch (k) WITH (spill_threshold = '1GB');
 	CREATE INDEX l_s ON l USING cachebatch (s);
 	CREATE INDEX l_c ON l USING cachebatch (c) WITH (spill_threshold = '1GB')));
+
+# Both have replayed all that there is.
+sub caught_up
+{
+	$primary->wait_for_catchup($standby);
+	$standby->wait_for_catchup($second, 'replay', $primary->lsn('flush'));
+	return;
+}
 
 my $sums = join ' UNION ALL ', map {
 	"SELECT '$_ ' || count(*) || ' ' || sum(id) FROM l WHERE $_ > -9223372036854775807"
@@ -91,10 +85,9 @@ my @steps = (
 # stands still in the midst of the index.
 my @readers;
 my %before;
+caught_up();
 foreach my $node ($standby, $second)
 {
-	$primary->wait_for_catchup($standby);
-	$standby->wait_for_catchup($second, 'replay', $primary->lsn('flush')) if $node eq $second;
 	my $reader = $node->background_psql('postgres', on_error_stop => 0);
 
 	$reader->query("$forced BEGIN ISOLATION LEVEL REPEATABLE READ");
@@ -108,8 +101,7 @@ foreach my $node ($standby, $second)
 while (my ($what, $do) = splice(@steps, 0, 2))
 {
 	$do->();
-	$primary->wait_for_catchup($standby);
-	$standby->wait_for_catchup($second, 'replay', $primary->lsn('flush'));
+	caught_up();
 	foreach (@readers)
 	{
 		my ($node, $reader) = @$_;
@@ -137,8 +129,7 @@ load(4);
 $primary->safe_psql('postgres', "SELECT cache_batch_flush('l_k')");
 is($standby->safe_psql('postgres', "$forced $sums"), $still, 'replay stands still');
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
-$primary->wait_for_catchup($standby);
-$standby->wait_for_catchup($second, 'replay', $primary->lsn('flush'));
+caught_up();
 sound($_, 'l', [qw(k s c)], $_->name . ': at last') for ($primary, $standby, $second);
 
 done_testing();
