@@ -136,6 +136,17 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
         return float(rate[1]), read_logs(directory) if log else []
 
 
+def first_query(cluster, query, options):
+    """Milliseconds that the first query of a session takes."""
+    db = cluster.connect(options)
+    try:
+        began = time.monotonic()
+        db.cursor().execute(query)
+        return (time.monotonic() - began) * 1000
+    finally:
+        db.close()
+
+
 def queries(cluster, script, seconds, **more):
     """Transactions a second of a script that reads only, and the server's CPU for each."""
     cpu = cluster.cpu_seconds()

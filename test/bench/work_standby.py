@@ -23,11 +23,15 @@ import data
 import drive
 from work_crowd import Beside
 from work_reads import PLAN, QUERIES
+from work_tight import counters
 from work_upkeep import Upkeep
 
 WAITING = 500_000
 SESSIONS = 100
 INDEXES = 4
+
+# of a row that waits, if there are any
+LOOK_UP = "SELECT id FROM events WHERE k{0} = hashint8extended(2000000007, {0})"
 
 
 def private_bytes(process):
@@ -57,37 +61,14 @@ class Replicated(Upkeep):
         open(os.path.join(standby.directory, "standby.signal"), "w").close()
         return primary, standby
 
-    def follow(self, primary, standby, method):
-        """Starts the standby."""
-        standby.start(self.settings(
-            method, primary_conninfo=f"host={primary.env.sockets} port={primary.port} user=postgres"))
-
-    def catch_up(self, primary, standby):
-        """Until the standby has replayed all that the primary has written."""
-        end = primary.sql("SELECT pg_current_wal_insert_lsn()")
+    def replayed(self, standby, end):
+        """Waits until the standby has replayed the WAL up to there."""
         while not standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
             time.sleep(0.02)
 
-    def insert(self, cluster, rows):
-        """Inserts rows that no other insert of this workload makes."""
-        first = 3_000_000_000
-        for at in range(0, rows, data.BATCH):
-            cluster.sql("INSERT INTO events " + data.rows_sql(
-                "uniform", first + at, first + min(at + data.BATCH, rows) - 1))
-
-    def waiting(self):
-        return max(1000, int(WAITING * self.bench.args.scale))
-
-    def look_up(self, cluster, column=1):
+    def look_up(self, cluster):
         """Milliseconds that a new session's first look-up takes."""
-        db = cluster.connect(PLAN)
-        try:
-            began = time.monotonic()
-            db.cursor().execute(
-                f"SELECT id FROM events WHERE k{column} = hashint8extended(2000000007, {column})")
-            return (time.monotonic() - began) * 1000
-        finally:
-            db.close()
+        return drive.first_query(cluster, LOOK_UP.format(1), PLAN)
 
     def queries(self, cluster, name):
         return drive.queries(cluster, QUERIES[name], self.bench.args.seconds, options=PLAN,
@@ -105,10 +86,12 @@ class Standby(Replicated):
         primary, standby = self.pair(method)
         # no worker: what waits stays where it is
         primary.start(self.settings(method, **self.still()))
-        self.follow(primary, standby, method)
+        standby.start(self.settings(
+            method, primary_conninfo=f"host={primary.env.sockets} port={primary.port} user=postgres"))
         standby.prewarm()
-        self.insert(primary, self.waiting())
-        self.catch_up(primary, standby)
+        data.fill(self.bench.env, primary, self.shape, method,
+                  max(1000, int(WAITING * self.bench.args.scale)))
+        self.replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
         found = [{"state": "first", "first_query_ms": self.look_up(standby)},
                  {"state": "session", "first_query_ms": drive.percentile(
                      sorted(self.look_up(standby) for _ in range(10)), 0.5)}]
@@ -133,8 +116,7 @@ class Standby(Replicated):
             for db in sessions:
                 cursor = db.cursor()
                 for column in range(1, INDEXES + 1):
-                    cursor.execute(f"SELECT id FROM events WHERE k{column} = "
-                                   f"hashint8extended(2000000007, {column})")
+                    cursor.execute(LOOK_UP.format(column))
                 cursor.execute("SELECT pg_backend_pid()")
                 processes.append(cursor.fetchone()[0])
             return sum(private_bytes(process) for process in processes)
@@ -204,8 +186,7 @@ class Replay(Replicated):
         """Seconds from the start to the end of the archive."""
         began = time.monotonic()
         standby.start(self.settings(method, restore_command=f"cp {archive}/%f %p"))
-        while not standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
-            time.sleep(0.02)
+        self.replayed(standby, end)
         seconds = time.monotonic() - began
         return {"rows": rows, "seconds": seconds, "rows_per_s": rows / seconds,
                 "cpu_us_per_row": standby.cpu_seconds() * 1e6 / rows}
@@ -226,28 +207,20 @@ class RestartCopy(Replicated):
         settings = self.bench.env.settings(method, self.shape)
         primary.start(settings)
         primary.prewarm()
-        found = [dict(self.copy(primary, method, files[:half]), state="before")]
+        found = [dict(self.copy(primary, files[:half]), state="before")]
         primary.sql("CHECKPOINT")
         primary.stop("immediate")
         primary.start(settings)
         found.append({"state": "first", "first_query_ms": self.look_up(primary)})
         found.append(dict(self.queries(primary, "point"), state="point"))
-        found.append(dict(self.copy(primary, method, files[half:]), state="after"))
+        found.append(dict(self.copy(primary, files[half:]), state="after"))
         self.bench.discard(primary)
         return found
 
-    def moved(self, cluster, method):
-        """Entries that flushes have moved so far, and leaves that they visited."""
-        if method != "cachebatch":
-            return 0, 0
-        return [int(cluster.sql(f"SELECT sum({column}) FROM cache_batch_stat_indexes"))
-                for column in ("flushed", "leaf_visits")]
-
-    def copy(self, cluster, method, files):
-        """COPY without a flush at its end."""
-        before = self.moved(cluster, method)
+    def copy(self, cluster, files):
+        """COPY without a flush at its end, and what flushes did meanwhile."""
+        before = counters(cluster)
         measure = drive.Measure(cluster)
         drive.copy_batches(cluster, files)
         found = measure.stop(len(files) * data.BATCH)
-        flushed, visits = (now - then for now, then in zip(self.moved(cluster, method), before))
-        return dict(found, flushed=flushed, leaf_visits=visits)
+        return dict(found, **{name: n - before[name] for name, n in counters(cluster).items()})

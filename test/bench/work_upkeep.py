@@ -235,13 +235,7 @@ class Restart(Upkeep):
 
     def query(self, cluster, options=""):
         """Milliseconds that a new connection's first look-up takes."""
-        db = cluster.connect("-c enable_seqscan=off " + options)
-        try:
-            began = time.monotonic()
-            db.cursor().execute(self.QUERY)
-            return (time.monotonic() - began) * 1000
-        finally:
-            db.close()
+        return drive.first_query(cluster, self.QUERY, "-c enable_seqscan=off " + options)
 
     def cancel(self, cluster):
         """Milliseconds until a look-up with 5 ms to go has ended, either way."""
