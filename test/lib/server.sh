@@ -109,7 +109,8 @@ cb_source_compile()
 	make -s -j"$(nproc)" || return 1
 	make -s install || return 1
 	for part in contrib/citext contrib/ltree contrib/btree_gist \
-		contrib/pageinspect contrib/amcheck contrib/pg_prewarm contrib/postgres_fdw src/test/isolation src/test/regress; do
+		contrib/pageinspect contrib/amcheck contrib/pg_prewarm \
+		contrib/postgres_fdw src/test/isolation src/test/regress; do
 		make -s -j"$(nproc)" -C "$part" install || return 1
 	done
 	make -s -C src/test/perl install || return 1
