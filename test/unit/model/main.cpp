@@ -8,6 +8,7 @@
 #include "bucket_models.hpp"
 #include "models.hpp"
 #include "pages.hpp"
+#include "shared.hpp"
 #include <chrono>
 
 static const u64 LIMIT = 40000000;
@@ -93,6 +94,34 @@ static void run_pages(const PagesCase &c, bool trace)
 	run(m, std::string(c.name) + (c.expect ? " (broken)" : ""), c.expect, !c.expect, trace);
 }
 
+struct SharedCase
+{
+	const char *name, *about;
+	SharedRule	rule;
+	char		expect;
+};
+
+static const SharedCase shared_cases[] = {
+	{"shared", "the shared copy: two scans, replay, promotion", SH_ALL, 0},
+	{"shared-no-serial", "broken: installs into a copy given up meanwhile", SH_NO_SERIAL, '1'},
+	{"shared-no-reach", "broken: pins without a look how far it reaches", SH_NO_REACH, '1'},
+	{"shared-no-tail-look", "broken: pins without a look from which tail on", SH_NO_TAIL_LOOK, '1'},
+	{"shared-two-builders", "broken: two build at once", SH_TWO_BUILDERS, '1'},
+	{"shared-drop-partly", "broken: drops a run that is needed in part", SH_DROP_PARTLY, '1'},
+	{"shared-no-tail", "broken: returns what lies below the tail", SH_NO_TAIL, '1'},
+	{"shared-no-build", "broken: takes the copy of another build", SH_NO_BUILD, '1'},
+	{"shared-tree-first", "broken: reads the tree, then the copy", SH_TREE_FIRST, '1'},
+	{"shared-tail-first", "no rule: the tail first, then the copy's end", SH_TAIL_FIRST, 0},
+};
+
+static void run_shared(const SharedCase &c, bool trace)
+{
+	SharedModel m;
+
+	m.rule = c.rule;
+	run(m, std::string(c.name) + (c.expect ? " (broken)" : ""), c.expect, !c.expect, trace);
+}
+
 template <class N, class B> void list(const std::vector<N> &models, const std::vector<B> &rules)
 {
 	for (auto &n : models)
@@ -111,6 +140,8 @@ int main(int argc, char **argv)
 		list(bucket::all_models(), bucket::all_rules());
 		for (auto &c : pages_cases)
 			printf("model %-20s %s\n", c.name, c.about);
+		for (auto &c : shared_cases)
+			printf("model %-20s %s\n", c.name, c.about);
 		return 0;
 	}
 	run_models(all_models(), which, rule);
@@ -118,6 +149,9 @@ int main(int argc, char **argv)
 	for (auto &c : pages_cases)
 		if (rule.empty() && (which.empty() || which == c.name))
 			run_pages(c, !which.empty());
+	for (auto &c : shared_cases)
+		if (rule.empty() && (which.empty() || which == c.name))
+			run_shared(c, !which.empty());
 	run_rules(all_models(), all_rules(), which, rule);
 	run_rules(bucket::all_models(), bucket::all_rules(), which, rule);
 	if (!ran)
