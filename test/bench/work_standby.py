@@ -6,7 +6,7 @@ standby      4 indexes, 500,000 rows of the primary that wait above the tree
              rows, 1,000 keys from the index alone ("point", "range-100",
              "index-only"); look-ups while the primary inserts 10,000 rows a second
              ("beside"); private memory of 100 sessions that have asked each index
-             ("memory")
+             ("memory").  Both servers' pools have room for what waits
 replay-N     N 1 or 4 indexes: a standby that was down replays what COPY has
              written meanwhile, read from disk: rows a second; "primary" is what
              the primary took meanwhile
@@ -27,6 +27,10 @@ from work_tight import counters
 from work_upkeep import Upkeep
 
 WAITING = 500_000
+
+# bytes of the pool for each entry that waits: of the standby's copy, and some more
+ENTRY = 40
+
 SESSIONS = 100
 INDEXES = 4
 
@@ -84,13 +88,14 @@ class Standby(Replicated):
 
     def run(self, method, repeat):
         primary, standby = self.pair(method)
-        # no worker: what waits stays where it is
-        primary.start(self.settings(method, **self.still()))
+        waiting = max(1000, int(WAITING * self.bench.args.scale))
+        still = self.still(waiting)
+        primary.start(self.settings(method, **still))
         standby.start(self.settings(
-            method, primary_conninfo=f"host={primary.env.sockets} port={primary.port} user=postgres"))
+            method, primary_conninfo=f"host={primary.env.sockets} port={primary.port} user=postgres",
+            **still))
         standby.prewarm()
-        data.fill(self.bench.env, primary, self.shape, method,
-                  max(1000, int(WAITING * self.bench.args.scale)))
+        data.fill(self.bench.env, primary, self.shape, method, waiting)
         self.replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
         found = [{"state": "first", "first_query_ms": self.look_up(standby)},
                  {"state": "session", "first_query_ms": drive.percentile(
@@ -103,9 +108,10 @@ class Standby(Replicated):
         self.bench.discard(primary)
         return found
 
-    def still(self):
-        """Settings of the primary under which nothing is flushed."""
-        return {"cache_batch.max_workers": "0"} \
+    def still(self, waiting):
+        """Settings under which nothing is flushed: no worker, and room for what waits."""
+        pool = max(4096, ENTRY * INDEXES * waiting // 1024)
+        return {"cache_batch.max_workers": "0", "cache_batch.pool_size": f"{pool}kB"} \
             if "cache_batch.max_workers" in self.bench.env.known else {}
 
     def memory(self, cluster):
