@@ -215,7 +215,9 @@ CREATE FUNCTION @extschema@.cache_batch_stat_get_bucket_sets(
 	OUT swept boolean,
 	OUT attached_at timestamptz,
 	OUT failing_buckets integer,
-	OUT last_error text)
+	OUT last_error text,
+	OUT copied_entries bigint,
+	OUT copied_bytes bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
@@ -330,7 +332,9 @@ SELECT n.nspname AS schemaname,
 	   s.swept,
 	   s.attached_at,
 	   s.failing_buckets,
-	   s.last_error
+	   s.last_error,
+	   s.copied_entries,
+	   s.copied_bytes
 FROM @extschema@.cache_batch_stat_get_bucket_sets() s
 	 JOIN pg_database d ON d.oid = s.datid AND d.datname = current_database()
 	 JOIN pg_class i ON i.oid = s.indexrelid AND i.relfilenode = s.relfilenode
@@ -338,7 +342,7 @@ FROM @extschema@.cache_batch_stat_get_bucket_sets() s
 	 JOIN pg_class t ON t.oid = x.indrelid
 	 JOIN pg_namespace n ON n.oid = i.relnamespace;
 COMMENT ON VIEW @extschema@.cache_batch_stat_buckets IS
-	'one row for each index of this database that has cache-buckets: what they hold';
+	'one row for each index of this database that has cache-buckets, or of whose journal there is a shared copy: what these hold';
 
 CREATE VIEW @extschema@.cache_batch_stat_workers AS
 SELECT w.pid,

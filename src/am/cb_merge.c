@@ -167,6 +167,25 @@ cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 }
 
 /*
+ * Adds the entries of a shared run, which is pinned, from a place on in the
+ * merge's direction.  Takes no lock, compares nothing.
+ */
+void
+cb_merge_add_shared(CbMerge *merge, const CbSharedRun *run,
+					const CbSharedPlace *place)
+{
+	CbSource   *source = &merge->sources[merge->nsources++];
+	bool		forward = merge->step > 0;
+
+	source->kind = CB_SOURCE_SHARED;
+	source->shared = run;
+	source->member = place->member;
+	source->chunk = cb_shared_run_member(run, place->member);
+	source->cur = forward ? place->rank : place->rank - 1;
+	source->end = forward ? (int) cb_chunk_count(source->chunk) : -1;
+}
+
+/*
  * Is there an entry of the source, and is it known to be right of the number?
  */
 static bool
@@ -327,6 +346,42 @@ cb_merge_settle_spilled(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	return cb_merge_is_inside(so, merge, source->head);
 }
 
+/* Goes to the next member of a shared run; false: there is none. */
+static bool
+cb_merge_turn_shared(const CbMerge *merge, CbSource *source)
+{
+	bool		forward = merge->step > 0;
+	int			n;
+
+	if (source->member == (forward ? source->shared->nmembers - 1 : 0))
+		return false;
+	source->member += merge->step;
+	source->chunk = cb_shared_run_member(source->shared, source->member);
+	n = cb_chunk_count(source->chunk);
+	source->cur = forward ? 0 : n - 1;
+	source->end = forward ? n : -1;
+	return true;
+}
+
+/*
+ * Sets the head of a source that is a run of the shared copy, from cur or from
+ * the next member on; false: it is used up.
+ */
+static bool
+cb_merge_settle_shared(CbScanOpaque so, const CbMerge *merge, CbSource *source)
+{
+	for (;; source->cur += merge->step)
+	{
+		if (source->cur == source->end && !cb_merge_turn_shared(merge, source))
+			return false;
+		source->head = (IndexTuple) cb_chunk_entry(source->chunk, source->cur);
+		if (cb_shared_run_pos(source->head) >= so->upper->tail)
+			break;
+	}
+	source->head_dead = false;
+	return cb_merge_is_inside(so, merge, source->head);
+}
+
 /*
  * Sets the head of a source of the leaf from cur; false: it is marked dead
  * and to be skipped.  The leftmost of its source stays, though, when going
@@ -365,6 +420,8 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 
 	if (source->kind == CB_SOURCE_SPILLED)
 		return cb_merge_settle_spilled(scan, merge, source);
+	if (source->kind == CB_SOURCE_SHARED)
+		return cb_merge_settle_shared(so, merge, source);
 	for (; source->cur != source->end; source->cur += merge->step)
 	{
 		if (source->kind == CB_SOURCE_CHUNK)

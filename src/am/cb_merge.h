@@ -16,14 +16,15 @@ typedef enum CbSourceKind
 	CB_SOURCE_LEAF,
 	CB_SOURCE_RUN,
 	CB_SOURCE_CHUNK,
+	CB_SOURCE_SHARED,
 	CB_SOURCE_SPILLED
 } CbSourceKind;
 
 /*
  * One sorted input of the merge.  cur is the place of head: an ordinal of the
  * leaf's packed part, an offset of the leaf, or an index of the run's entries,
- * of the chunk's order, or of those on a range buffer's page.  It moves by the
- * merge's step and is used up at end.
+ * of the chunk's order, of a shared run's member, or of those on a range
+ * buffer's page.  It moves by the merge's step and is used up at end.
  */
 typedef struct CbSource
 {
@@ -31,6 +32,8 @@ typedef struct CbSource
 	CbJournalRun *run;
 	const CbChunk *chunk;
 	CbChunkRange range;			/* places of the chunk's entries */
+	const CbSharedRun *shared;	/* chunk is one of its members */
+	uint32		member;
 	CbRunCursor *cursor;		/* of a range buffer's run */
 	int			first;
 	int			cur;
@@ -42,7 +45,8 @@ typedef struct CbSource
 #define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
 
 #define CB_MERGE_MAX \
-	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + CB_RANGE_MAX_RUNS + 2)
+	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + CB_SHARED_MAX_RUNS + \
+	 CB_RANGE_MAX_RUNS + 2)
 
 typedef struct CbMerge
 {
@@ -58,6 +62,10 @@ typedef struct CbMerge
 
 /* Adds the entries of the leaf between the window's bounds. */
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
+
+/* Adds a shared run's entries from a place on. */
+extern void cb_merge_add_shared(CbMerge *merge, const CbSharedRun *run,
+								const CbSharedPlace *place);
 
 /* All sources are open, and are the leaf's: is there no such number? */
 extern bool cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge);

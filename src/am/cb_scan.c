@@ -19,8 +19,10 @@
 #include "postgres.h"
 
 #include "access/visibilitymap.h"
+#include "access/xlog.h"
 #include "am/cb_scan.h"
 #include "base/cb_bulkdel.h"
+#include "base/cb_replay.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
@@ -156,9 +158,14 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
+	/* a piece of the journal may begin beyond the scan's beginning */
+	if (so->upper != NULL && so->upper->dir != NoMovementScanDirection)
+		cb_window_release_upper(so);
 	if (so->upper == NULL)
 	{
 		so->deletes = cb_bulkdel_count(scan->indexRelation);
+		so->removals = cb_replay_removals(scan->indexRelation);
+		so->began_in_recovery = RecoveryInProgress();
 		if (!cb_scan_is_guess(scan))
 			cb_stage_publish_index(scan->indexRelation);
 
@@ -243,10 +250,25 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 }
 
 /*
- * Does everybody see the row that an upper level's entry is for?  Without a
- * bulk delete since the scan met it, its TID still is that row's, of which the
- * visibility map tells; and what the snapshot sees keeps its TID for as long
- * as the snapshot is there.
+ * Is the TID of what the scan has met still the same row's?  It is without a
+ * bulk delete that has begun since, and, where one can have been replayed,
+ * without a record that takes entries out.
+ */
+static inline bool
+cb_scan_keeps_tids(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	return cb_bulkdel_count(scan->indexRelation) == so->deletes &&
+		(!so->began_in_recovery ||
+		 cb_replay_removals(scan->indexRelation) == so->removals);
+}
+
+/*
+ * Does everybody see the row that an entry is for?  While its TID is that
+ * row's the visibility map tells; and what the snapshot sees keeps its TID for
+ * as long as the snapshot is there.  A leaf's entry can be one that a bulk
+ * delete has yet to come to, unless there was none: in recovery.
  */
 static bool
 cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
@@ -254,12 +276,12 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	BlockNumber block = ItemPointerGetBlockNumber(&item->itup->t_tid);
 
-	if (!CbScanItemIsUpper(item) || !IsMVCCSnapshot(scan->xs_snapshot) ||
-		scan->xactStartedInRecovery || IsolationIsSerializable() ||
+	if (!(CbScanItemIsUpper(item) || so->began_in_recovery) ||
+		!IsMVCCSnapshot(scan->xs_snapshot) || IsolationIsSerializable() ||
 		OldSnapshotThresholdActive() ||
 		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
 		return false;
-	return cb_bulkdel_count(scan->indexRelation) == so->deletes;
+	return cb_scan_keeps_tids(scan);
 }
 
 /*
@@ -429,4 +451,7 @@ cb_am_restrpos(IndexScanDesc scan)
 		so->cur = window;
 		so->mark_index = window->index;
 	}
+	/* a piece may begin beyond it */
+	if (so->upper != NULL && so->upper->dir != NoMovementScanDirection)
+		cb_window_release_upper(so);
 }

@@ -178,6 +178,7 @@ typedef struct CbScanOpaqueData
 	uint64		upper_completions;
 
 	CbBucketView view;			/* while a window is read */
+	CbSharedView shared;		/* while a window is read: what upper lacks */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		in_range;		/* the window has a range in ranges */
 	CbRangeBounds range;		/* of the window, while it is read */
@@ -198,6 +199,8 @@ typedef struct CbScanOpaqueData
 	/* to see for ourselves whether an entry's row is visible */
 	uint64		deletes;		/* bulk deletes before upper, and all else,
 								 * was read */
+	uint64		removals;		/* and what replay had counted of them, ... */
+	bool		began_in_recovery;	/* ... which was not over then */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */
 	TupleTableSlot *slot;
 

@@ -147,7 +147,8 @@ cb_publish_without_room(CbPublication *pub, CbKeyDesc *kd,
 		pub->nhelped++;
 		return 0;
 	}
-	(void) cb_set_detach_idle();
+	if (!cb_shared_evict(NULL, false))
+		(void) cb_set_detach_idle();
 	n = Min(n, CB_STAGE_DIRECT_MAX);
 	cb_publish_to_tree(pub, kd, entries, n);
 	return n;

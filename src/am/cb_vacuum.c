@@ -56,6 +56,7 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	(void) cb_flush_ranges(info->index);
 	CB_TEST_POINT("vacuum-merged");
 	cb_bulkdel_begin(info->index);
+	CB_TEST_POINT("vacuum-counted");
 	cb_tree_bulk_delete(info, stats, callback, callback_state);
 	return stats;
 }

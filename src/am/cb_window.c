@@ -393,7 +393,7 @@ cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
 static inline bool
 cb_window_is_read_in_place(CbScanOpaque so)
 {
-	return so->starting && so->upper->nruns == 0 &&
+	return so->starting && so->upper->nruns == 0 && so->shared.nruns == 0 &&
 		(!so->in_range || so->ranges->nwanted == 0) &&
 		so->view.nchunks == 0;
 }

@@ -3,16 +3,20 @@
  * cb_window_journal.c
  *	  The journal as an upper level of a scan's windows.
  *
- * It is read to where the buckets begin, or to its head where there are none:
- * once after a rescan, into runs that stay as they are.  A window's places in
- * them go with its bounds (CbPlace).
+ * It is read to where the buckets begin, or to its head where there are none.
+ * Most of it is read from the index's shared copy, whose runs are pinned while
+ * a window is read.  What that lacks is read once after a rescan, into private
+ * runs that stay as they are; a window's places in them go with its bounds
+ * (CbPlace).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "am/cb_window.h"
 #include "flush/cb_flush.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -88,7 +92,8 @@ cb_window_search_run_near(CbScanOpaque so, const CbJournalRun *run, const CbBoun
 bool
 cb_window_upper_is_current(CbScanOpaque so, Snapshot snapshot)
 {
-	return so->upper != NULL && IsMVCCSnapshot(snapshot) &&
+	return so->upper != NULL && so->upper->dir == NoMovementScanDirection &&
+		IsMVCCSnapshot(snapshot) &&
 		so->upper_xmin == snapshot->xmin &&
 		so->upper_xmax == snapshot->xmax &&
 		so->upper_curcid == snapshot->curcid &&
@@ -108,40 +113,87 @@ cb_window_acquire_none(CbScanOpaque so, Snapshot snapshot, CbPos tail)
 	return &so->none;
 }
 
-/* Entries of the journal up to the limit. */
-static CbUpper *
-cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, CbPos limit)
-{
-	MemoryContext oldcxt;
-	CbUpper    *upper;
+/* a scan reads so many pages by itself; what is more goes into the shared copy */
+#define CB_WINDOW_OWN_PAGES		2
 
-	if (so->upper_cxt == NULL)
-		so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
-											  ALLOCSET_SMALL_SIZES);
-	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
-	upper = cb_copy_acquire(&so->kd, snapshot, limit);
-	MemoryContextSwitchTo(oldcxt);
+/*
+ * How many pages a scan reads by itself that has found no room in the shared
+ * copy: all, if the index cannot have one, else what so many times work_mem
+ * takes.  An entry takes about six times its place in the journal.
+ */
+#define CB_WINDOW_OWN_FACTOR	16
+
+static inline uint64
+cb_window_own_pages(Relation rel)
+{
+	if (cb_set_find(rel) == NULL && !RecoveryInProgress())
+		return CB_COPY_ALL_PAGES;
+	return Max((uint64) work_mem * CB_WINDOW_OWN_FACTOR * 1024 / 6 / BLCKSZ,
+			   CB_WINDOW_OWN_PAGES);
+}
+
+/*
+ * Entries of the journal up to the limit that the shared copy lacks; if there
+ * are many, as there is no room for them in that, those nearest to so->pos.
+ * anew: as it is not what it was.
+ */
+static CbUpper *
+cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
+					   CbPos limit, bool anew)
+{
+	uint64		npages = CB_WINDOW_OWN_PAGES;
+	CbUpper    *upper = anew || limit < CB_POS_MAX ? NULL :
+		cb_copy_acquire_again(&so->kd);
+
+	while (upper == NULL)
+	{
+		BlockNumber block = InvalidBlockNumber;
+		CbPos		from = cb_shared_end(so->kd.rel, &block);
+
+		CHECK_FOR_INTERRUPTS();
+		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
+		if (upper != NULL || cb_shared_extend(&so->kd, limit))
+			continue;
+		npages = cb_window_own_pages(so->kd.rel);
+		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
+		if (upper == NULL)
+			upper = cb_copy_acquire_piece(&so->kd, snapshot, from, block, limit,
+										  &so->pos.bound, dir);
+	}
 	return upper;
 }
 
 /* Which part of the journal it is that the buckets do not hold. */
 static CbUpper *
-cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
+cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
+						bool anew)
 {
 	CbBucketView *view = &so->view;
+	MemoryContext oldcxt;
 	CbUpper    *upper;
 	CbEmptyJournal now;
+	bool		empty;
 
 	if (view->attach_id != 0 && view->swept)
 		return cb_window_acquire_none(so, snapshot, view->from);
 	if (cb_set_journal_is_empty(so->kd.rel, &now))
 		return cb_window_acquire_none(so, snapshot,
 									  cb_rel_cache(so->kd.rel)->journal_tail);
-	upper = cb_window_acquire_some(so, snapshot, view->attach_id != 0 ?
-								   view->from : CB_POS_MAX);
+	if (so->upper_cxt == NULL)
+		so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
+											  ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
+	upper = cb_window_acquire_some(so, snapshot, dir, view->attach_id != 0 ?
+								   view->from : CB_POS_MAX, anew);
+	MemoryContextSwitchTo(oldcxt);
+
+	if (view->attach_id != 0)
+		cb_flush_request_before(view->set);
+	empty = upper->nruns == 0 && upper->from <= upper->tail &&
+		upper->dir == NoMovementScanDirection;
 
 	/* give it buckets, and have what there is moved to the tree */
-	if (view->attach_id == 0 && upper->nruns > 0)
+	if (view->attach_id == 0 && !empty)
 	{
 		CbBucketSet *set = cb_set_attach(&so->kd, false);
 
@@ -150,40 +202,9 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot)
 	}
 
 	/* of an index with buckets it was not read to its head */
-	if (view->attach_id == 0 && upper->nruns == 0)
+	if (view->attach_id == 0 && empty)
 		cb_set_note_empty_journal(so->kd.rel, &now);
 	return upper;
-}
-
-/*
- * Once after a rescan, and again if the index has got or lost its buckets
- * since: tail and head are read with the snapshot taken.  What was acquired
- * before is kept until the next rescan, as windows may point into it.
- */
-static void
-cb_window_get_upper(IndexScanDesc scan, ScanDirection dir)
-{
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	Snapshot	snapshot = scan->xs_snapshot;
-
-	if (so->upper != NULL && so->upper_attach_id == so->view.attach_id)
-		return;
-	CB_TEST_POINT("scan-copy-journal");
-	so->upper = cb_window_acquire_upper(so, snapshot);
-	so->upper_serial++;
-	so->upper_attach_id = so->view.attach_id;
-	so->upper_xmin = snapshot->xmin;
-	so->upper_xmax = snapshot->xmax;
-	so->upper_curcid = snapshot->curcid;
-	so->upper_completions = snapshot->snapXactCompletionCount;
-
-	/* what a sweep could not put into the tree has left the journal upwards */
-	if (cb_bucket_view_is_late(&so->view))
-	{
-		cb_slot_release_to(so->view.mark);
-		cb_window_copy_bucket(scan, dir);
-		cb_window_get_upper(scan, dir);
-	}
 }
 
 /*
@@ -196,6 +217,60 @@ cb_window_release_upper(CbScanOpaque so)
 	so->upper = NULL;
 	if (so->upper_cxt != NULL)
 		MemoryContextReset(so->upper_cxt);
+}
+
+/* Does what was read of the journal go on beyond so->pos in the direction? */
+static bool
+cb_window_upper_reaches(CbScanOpaque so, ScanDirection dir)
+{
+	const CbUpper *upper = so->upper;
+	const CbBound *bound = &so->pos.bound;
+
+	if (upper->dir == NoMovementScanDirection)
+		return true;
+	if (upper->dir != dir)
+		return false;
+	if (upper->end == NULL)
+		return true;
+	if (bound->kind == CB_BOUND_TUPLE &&
+		cb_key_compare(&so->kd, bound->tuple, upper->end) == 0)
+		return false;			/* a window has ended there */
+	return cb_key_compare_bound(&so->kd, bound, upper->end) * dir > 0;
+}
+
+/* Pins what the shared copy has of the journal; false: that is not enough. */
+static inline bool
+cb_window_pin_shared(CbScanOpaque so)
+{
+	return cb_shared_pin(so->kd.rel, so->upper->from, so->upper->tail, &so->shared);
+}
+
+/*
+ * Once after a rescan, and again if the index has got or lost its buckets
+ * since, if the shared copy is not what it was, or if a piece is used up: tail
+ * and head are read with the snapshot taken.  What was acquired before is given
+ * up: windows have copies of what they hold.
+ */
+static void
+cb_window_get_upper(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	Snapshot	snapshot = scan->xs_snapshot;
+	bool		same = so->upper != NULL && so->upper_attach_id == so->view.attach_id;
+
+	if (same && cb_window_upper_reaches(so, dir) && cb_window_pin_shared(so))
+		return;
+	CB_TEST_POINT("scan-copy-journal");
+	cb_window_release_upper(so);
+	so->upper = cb_window_acquire_upper(so, snapshot, dir, same);
+	so->upper_serial++;
+	so->upper_attach_id = so->view.attach_id;
+	so->upper_xmin = snapshot->xmin;
+	so->upper_xmax = snapshot->xmax;
+	so->upper_curcid = snapshot->curcid;
+	so->upper_completions = snapshot->snapXactCompletionCount;
+	if (!cb_window_pin_shared(so))
+		cb_window_get_upper(scan, dir);
 }
 
 /* ---------- reading ---------- */
@@ -225,13 +300,39 @@ cb_window_place_pos(CbScanOpaque so)
 void
 cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 {
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
 	cb_window_get_upper(scan, dir);
-	cb_window_place_pos((CbScanOpaque) scan->opaque);
+
+	/* what a sweep could not put into the tree has left the journal upwards */
+	while (cb_bucket_view_is_late(&so->view))
+	{
+		cb_slot_release_to(so->view.mark);
+		cb_window_copy_bucket(scan, dir);
+		cb_window_get_upper(scan, dir);
+	}
+	cb_window_place_pos(so);
+}
+
+/* Adds what the shared copy has from the near bound on. */
+static void
+cb_window_open_shared(CbScanOpaque so, CbMerge *merge, const CbBound *near)
+{
+	for (int i = 0; i < so->shared.nruns; i++)
+	{
+		const CbSharedRun *run = so->shared.runs[i];
+		CbSharedPlace place;
+
+		cb_shared_run_seek(&so->kd, run, near, &place);
+		if (so->view.has_hash && !cb_shared_run_may_hold(run, &place, so->view.hash))
+			continue;
+		cb_merge_add_shared(merge, run, &place);
+	}
 }
 
 /*
- * Adds each run's entries between the bounds; sets far's place in each run.
- * near's places are known.  Comparison functions run; takes no lock.
+ * Adds each run's entries between the bounds; sets far's place in each private
+ * run.  near's places are known.  Comparison functions run; takes no lock.
  */
 void
 cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
@@ -240,6 +341,7 @@ cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	CbUpper    *upper = so->upper;
 	ScanDirection dir = (ScanDirection) merge->step;
 
+	cb_window_open_shared(so, merge, &near->bound);
 	far->upper_serial = so->upper_serial;
 	for (int i = 0; i < upper->nruns; i++)
 	{

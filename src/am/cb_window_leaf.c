@@ -187,7 +187,8 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound,
  * that is nearer than the leaf's bound; returns whether it is.  These were
  * bounds of leaves once, so they seldom are: where a leaf has taken over its
  * left neighbour's range, or a part of it.  Of a bucket of which only the first
- * entry was copied nothing is known beyond that.
+ * entry was copied nothing is known beyond that; of a journal of which a piece
+ * was read, nothing beyond its end.
  */
 static bool
 cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
@@ -199,6 +200,8 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 	clipped |= cb_window_clip_at(so, far, forward,
 								 forward ? so->range.high : so->range.low, false);
 	clipped |= cb_window_clip_at(so, far, forward, so->view.end, forward);
+	if (so->upper->dir != NoMovementScanDirection)
+		clipped |= cb_window_clip_at(so, far, forward, so->upper->end, !forward);
 	return clipped;
 }
 

@@ -46,7 +46,8 @@ typedef enum CbWait
 	CB_WAIT_WORKER_PAUSE,		/* a worker pauses for scans */
 	CB_WAIT_WORKERS_LEAVE,		/* a database's workers, before a command */
 	CB_WAIT_FLUSH,				/* others flush what VACUUM has to see gone */
-	CB_WAIT_POOL_ROOM			/* room in the pool */
+	CB_WAIT_POOL_ROOM,			/* room in the pool */
+	CB_WAIT_SHARED_COPY			/* another process that sorts a journal */
 } CbWait;
 
 extern uint32 cb_wait_event(CbWait wait);

@@ -23,7 +23,8 @@ cb_wait_event(CbWait wait)
 		[CB_WAIT_WORKER_PAUSE] = "CacheBatchWorkerPause",
 		[CB_WAIT_WORKERS_LEAVE] = "CacheBatchWorkersLeave",
 		[CB_WAIT_FLUSH] = "CacheBatchFlush",
-		[CB_WAIT_POOL_ROOM] = "CacheBatchPoolRoom"
+		[CB_WAIT_POOL_ROOM] = "CacheBatchPoolRoom",
+		[CB_WAIT_SHARED_COPY] = "CacheBatchSharedCopy"
 	};
 	static uint32 events[lengthof(names)];
 

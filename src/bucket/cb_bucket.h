@@ -28,9 +28,9 @@
  *	set->publish	head; which chunks take entries; where the compactor is.
  *					Always EXCL, and taken before the append lock
  *	set->lock		state, key, attach_id, from, the list of buckets, their
- *					ranges.  They are changed under set->publish and this one,
- *					EXCL, so holding either keeps them.  EXCL: nobody pins,
- *					seals or unlinks
+ *					ranges; the list of the shared copy.  They are changed
+ *					under set->publish and this one, EXCL, so holding either
+ *					keeps them.  EXCL: nobody pins, seals or unlinks
  *	bucket->lock	the bucket's list of chunks, and their sorted order.  A list
  *					is also read without a lock, by whoever wants to know that
  *					there is nothing in it (cb_view.c)
@@ -73,6 +73,7 @@ typedef struct CbPoolChunk
 	uint32		moved;			/* the owner's: entries of it that are not
 								 * right of this one, counted from 1, have
 								 * left for the tree or a run; 0: none */
+	bool		is_directory;	/* of a shared run: goes with its members */
 	cb_atomic32 passed;			/* unsorted entries that readers went through
 								 * since they were last sorted; a hint */
 } CbPoolChunk;
@@ -123,6 +124,27 @@ typedef struct CbSweepPlace
 	CbPos		at;
 } CbSweepPlace;
 
+#define CB_SHARED_MAX_RUNS	8
+
+/*
+ * The shared copy of the index's journal (cb_shared.c).  Changed with both
+ * locks of the bucket set, by its builder, or by whoever forgets it.
+ */
+typedef struct CbSharedCopy
+{
+	cb_atomic32 builder;		/* the one process that may add to it, or 0 */
+	uint32		serial;			/* counts the times that it was forgotten */
+	CbPos		tail;			/* the runs have what the journal has from this
+								 * tail on ... */
+	CbPos		upto;			/* ... up to here; 0: there is no copy */
+	BlockNumber block;			/* the page of upto */
+	CbJournalPage full;			/* one that it has all of, to know the journal
+								 * by */
+	TimestampTz failed_at;		/* when there was no room; a hint */
+	uint32		nruns;
+	uint32		runs[CB_SHARED_MAX_RUNS];	/* their directories, oldest first */
+} CbSharedCopy;
+
 typedef enum CbBucketSetState
 {
 	CB_SET_FREE,
@@ -167,6 +189,8 @@ typedef struct CbBucketSet
 	CbFailing	failing;		/* what workers do, but flushes of buckets */
 	char		error[CB_ERROR_LENGTH]; /* their last one of any kind;
 										 * set->lock EXCL */
+
+	CbSharedCopy copy;
 
 	/* packing of cold leaves, by flush/cb_compactor.c; publish lock */
 	cb_atomic64 compact_at;		/* when to go on with it; 0: not wanted */
@@ -261,6 +285,7 @@ extern CbSlotMark cb_slot_mark(void);
 extern void cb_slot_release_to(CbSlotMark mark);
 extern bool cb_slot_has_room(int npins, int nowned);
 extern void cb_slot_pin(CbPoolChunk *chunk);
+extern void cb_slot_adopt(CbPoolChunk *chunk);
 extern bool cb_slot_own(CbPoolChunk *chunk);
 extern void cb_slot_retire(CbPoolChunk *chunk);
 extern void cb_slot_keep_router(struct CbRouter *router);
@@ -277,6 +302,8 @@ extern void cb_set_unlock(CbBucketSet *set);
 extern void cb_set_begin_change(CbBucketSet *set);
 
 extern CbBucketSet *cb_set_find(Relation rel);
+extern CbBucketSet *cb_set_find_or_make(Relation rel);
+extern bool cb_set_is_first_copy(Relation rel);
 
 /* is it still that of this build in this file? */
 extern bool cb_set_is_current(const CbBucketSet *set, Relation rel);
@@ -287,6 +314,7 @@ extern CbBucketSet *cb_set_attach(const CbKeyDesc *kd, bool wait);
 extern bool cb_set_detach(CbBucketSet *set, uint64 attach_id);
 extern bool cb_set_detach_idle(void);
 extern void cb_set_note_tail(CbBucketSet *set, uint64 attach_id, CbPos tail);
+extern void cb_set_note_spill(CbBucketSet *set, uint64 attach_id);
 extern bool cb_set_show_error(CbBucketSet *set, uint64 attach_id,
 							  const char *message);
 extern void cb_set_limit_journal(CbBucketSet *set, uint64 attach_id,
@@ -357,6 +385,84 @@ typedef struct CbPublishResult
 
 extern int	cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 							  CbPublishResult *result);
+
+/* ---------- the shared copy of a journal (cb_shared.c) ---------- */
+
+typedef struct CbSharedMember
+{
+	int64		number;			/* the first column of its first entry */
+	uint32		chunk;
+} CbSharedMember;
+
+/*
+ * A sorted part of a shared copy.  It stands in its directory, a chunk that is
+ * in no bucket's list; its members have the entries, one after the other, each
+ * with its position in the journal behind it.
+ */
+typedef struct CbSharedRun
+{
+	CbPos		max_pos;		/* of its entries */
+	uint64		nentries;
+	bool		has_numbers;	/* members' numbers are set, as in CbKeyDesc */
+	uint32		nmembers;
+	CbSharedMember members[FLEXIBLE_ARRAY_MEMBER];
+} CbSharedRun;
+
+/* what a scan has pinned of one */
+typedef struct CbSharedView
+{
+	int			nruns;
+	const CbSharedRun *runs[CB_SHARED_MAX_RUNS];	/* newest first */
+} CbSharedView;
+
+/* a place between two entries of a run: so many of this member lie left */
+typedef struct CbSharedPlace
+{
+	uint32		member;
+	int			rank;
+} CbSharedPlace;
+
+extern CbPos cb_shared_end(Relation rel, BlockNumber *block);
+extern bool cb_shared_extend(CbKeyDesc *kd, CbPos limit);
+extern bool cb_shared_pin(Relation rel, CbPos from, CbPos tail,
+						  CbSharedView *view);
+extern void cb_shared_forget(CbBucketSet *set);
+extern void cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail);
+extern bool cb_shared_evict(const CbBucketSet *keep, bool idle);
+
+/* cb_shared_run.c */
+extern CbPoolChunk *cb_shared_run_write(const CbKeyDesc *kd,
+										const CbBucketSet *set,
+										const CbSortEntry *entries, int n);
+extern CbPoolChunk *cb_shared_run_merge(const CbKeyDesc *kd,
+										const CbBucketSet *set,
+										const CbSharedRun **runs, int n,
+										CbPos tail);
+extern uint32 cb_shared_run_max_members(void);
+extern void cb_shared_run_free_members(CbPoolChunk *directory);
+extern void cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
+							   const CbBound *bound, CbSharedPlace *place);
+extern bool cb_shared_run_may_hold(const CbSharedRun *run,
+								   const CbSharedPlace *place, uint32 hash);
+
+static inline CbSharedRun *
+cb_shared_run(uint32 directory)
+{
+	return (CbSharedRun *) cb_pool_chunks[directory].chunk.data;
+}
+
+static inline const CbChunk *
+cb_shared_run_member(const CbSharedRun *run, uint32 i)
+{
+	return &cb_pool_chunks[run->members[i].chunk].chunk;
+}
+
+/* The position of an entry of a run. */
+static inline CbPos
+cb_shared_run_pos(IndexTuple itup)
+{
+	return *(CbPos *) ((char *) itup + MAXALIGN(IndexTupleSize(itup)));
+}
 
 /* ---------- reading (cb_view.c) ---------- */
 

@@ -199,6 +199,7 @@ cb_pool_init_locks(void)
 		ConditionVariableInit(&set->cv);
 		set->number = i;
 		set->state = CB_SET_FREE;
+		set->copy.block = InvalidBlockNumber;
 	}
 }
 
@@ -314,17 +315,20 @@ cb_pool_open_chunk(void)
 	cb_pool_chunks[number].minpos = 0;
 	cb_pool_chunks[number].nlists = 1;
 	cb_pool_chunks[number].moved = 0;
+	cb_pool_chunks[number].is_directory = false;
 	cb_store_relaxed(&cb_pool_chunks[number].passed, 0);
 	return number;
 }
 
 /*
- * Called by whoever gave up the last hold; the chunk is RETIRED.  Waits for
- * nothing.
+ * Called by whoever gave up the last hold; the chunk is RETIRED.  With a shared
+ * run's directory its members go.  Waits for nothing.
  */
 void
 cb_pool_free_chunk(CbPoolChunk *chunk)
 {
+	if (chunk->is_directory)
+		cb_shared_run_free_members(chunk);
 	cb_chunk_set_state(&chunk->chunk, CB_CHUNK_FREE);
 	cb_freelist_push(&cb_pool->free_chunks, chunk->number);
 }

@@ -53,7 +53,8 @@ typedef struct CbSetCache
 	uint64		set_gen;		/* when it looked for the bucket set, ... */
 	CbBucketSet *set;			/* ... and what it found */
 	CbEmptyJournal empty;		/* when the journal was empty without a set */
-	TimestampTz attach_at;		/* when it tried to attach, if in vain */
+	TimestampTz attach_at;		/* when it tried to attach, if in vain, or 0 */
+	bool		uses_copy;		/* it has used the shared copy */
 } CbSetCache;
 
 StaticAssertDecl(sizeof(CbSetCache) <= CB_REL_UPPER_WORDS * sizeof(uint64),
@@ -178,8 +179,8 @@ cb_set_look_up(const RelFileLocator *file)
 }
 
 /*
- * The bucket set of an index that is open, NULL if it has none; standbys have
- * none.  A hint until locked: it can be made another build's, or another
+ * The bucket set of an index that is open, NULL if it has none.  On a standby it
+ * has no buckets, but a shared copy of the journal.  A hint until locked: it can be made another build's, or another
  * index's, at any time, which cb_set_is_current() tells.  The memory stays.
  *
  * No LWLock is held on entry: it may read the metapage, which can raise an
@@ -206,6 +207,20 @@ cb_set_find(Relation rel)
 	cache->set = set;
 	cache->set_gen = gen;
 	return set;
+}
+
+/*
+ * Does this backend use the index's shared copy for the first time, as far as
+ * it knows?  Takes no lock.
+ */
+bool
+cb_set_is_first_copy(Relation rel)
+{
+	CbSetCache *cache = cb_set_cache(rel);
+	bool		first = !cache->uses_copy;
+
+	cache->uses_copy = true;
+	return first;
 }
 
 /*
@@ -423,6 +438,19 @@ cb_set_note_tail(CbBucketSet *set, uint64 attach_id, CbPos tail)
 }
 
 /*
+ * Counts that entries from below "from" were spilled.  Nothing is done if the
+ * attachment is gone.  Takes set->lock, shared, for a moment.
+ */
+void
+cb_set_note_spill(CbBucketSet *set, uint64 attach_id)
+{
+	cb_set_share(set);
+	if (set->state == CB_SET_ATTACHED && set->attach_id == attach_id)
+		cb_fetch_add(&set->spills, 1);
+	LWLockRelease(&set->lock);
+}
+
+/*
  * Shows a worker's error with the index, cut to CB_ERROR_LENGTH; "" takes it
  * away.  False: it is shown already.  It is, until a bucket that failed has
  * been flushed.  Nothing is shown if the attachment is gone.  Waits for both
@@ -559,6 +587,7 @@ cb_set_remove(CbBucketSet *set, bool wait)
 	}
 	if (set->state == CB_SET_EMPTY)
 	{
+		cb_shared_forget(set);
 		(void) hash_search(cb_set_table, &set->key, HASH_REMOVE, NULL);
 		set->state = CB_SET_FREE;
 		cb_fetch_add(&cb_pool_gens_of(&set->key)->table_gen, 1);
@@ -687,6 +716,37 @@ cb_set_make(Relation rel, bool wait)
 	}
 	LWLockRelease(&cb_pool->table_lock);
 	return set;
+}
+
+/*
+ * May this index have a bucket set at all?  Not if others cannot know of it:
+ * workers do not know what is new.
+ */
+static bool
+cb_set_is_possible(Relation rel)
+{
+	return cb_pool != NULL &&
+		!IsInParallelMode() &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		rel->rd_createSubid == InvalidSubTransactionId &&
+		rel->rd_newRelfilelocatorSubid == InvalidSubTransactionId &&
+		rel->rd_firstRelfilelocatorSubid == InvalidSubTransactionId;
+}
+
+/*
+ * The index's bucket set, made if need be, but not attached; NULL: none is to
+ * be had.  A hint, as cb_set_find() returns; also in recovery.  No LWLock is
+ * held; waits for none of those that it takes, but may read the metapage,
+ * which can raise an error.
+ */
+CbBucketSet *
+cb_set_find_or_make(Relation rel)
+{
+	CbBucketSet *set = cb_set_find(rel);
+
+	if (!cb_set_is_possible(rel) || (set != NULL && cb_set_belongs_to(set, rel)))
+		return set;
+	return cb_set_make(rel, false);
 }
 
 /* ---------- attaching ---------- */
@@ -857,14 +917,8 @@ cb_attach_is_possible(Relation rel)
 	if (!cb_test_buckets)
 		return false;
 #endif
-	return cb_pool != NULL &&
-		!RecoveryInProgress() &&
-		!IsInParallelMode() &&	/* workers do not know what is new */
-		cb_is_buffered(rel) &&
-		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
-		rel->rd_createSubid == InvalidSubTransactionId &&
-		rel->rd_newRelfilelocatorSubid == InvalidSubTransactionId &&
-		rel->rd_firstRelfilelocatorSubid == InvalidSubTransactionId;
+	return !RecoveryInProgress() && cb_set_is_possible(rel) &&
+		cb_is_buffered(rel);
 }
 
 /* Not again at once if it did not work: it costs something. */

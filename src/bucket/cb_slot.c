@@ -77,6 +77,17 @@ cb_slot_pin(CbPoolChunk *chunk)
 }
 
 /*
+ * Takes over the hold that a chunk has been opened with, as a pin: it is in no
+ * list.  There is room; cannot fail.
+ */
+void
+cb_slot_adopt(CbPoolChunk *chunk)
+{
+	Assert(cb_slot.npinned < CB_SLOT_PINS);
+	cb_slot_pinned[cb_slot.npinned++] = chunk;
+}
+
+/*
  * Owns a chunk, which is a hold as well.  The bucket that lists it is locked
  * exclusively, and there is room.  False: somebody else owns it.
  */

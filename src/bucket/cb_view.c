@@ -270,7 +270,9 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir
 	view->mark = cb_slot_mark();
 	cb_view_reset(view);
 	view->set = cb_set_find(kd->rel);
-	if (view->set == NULL ||
+
+	/* what this scan must see was published when it had this number, or none */
+	if (view->set == NULL || view->set->attach_id == 0 ||
 		!cb_slot_has_room(CB_BUCKET_MAX_CHUNKS, 0))
 		return;
 	for (;;)
@@ -300,9 +302,9 @@ cb_bucket_view_open(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir
 }
 
 /*
- * May entries from below "from" have come into the buckets since, or has the
- * index lost these?  Whoever reads the journal below "from" after the view was
- * opened asks this then.  Takes no lock, cannot fail.
+ * May entries from below "from" have come into the buckets since, or into range
+ * buffers, or has the index lost its buckets?  Whoever reads the journal below
+ * "from" after the view was opened asks this then.  Takes no lock, cannot fail.
  */
 bool
 cb_bucket_view_is_late(const CbBucketView *view)
@@ -310,7 +312,8 @@ cb_bucket_view_is_late(const CbBucketView *view)
 	if (view->attach_id == 0 || view->swept)
 		return false;
 	/* "again" begins anew with an attachment: its number is looked at later */
-	if (cb_load_acquire(&view->set->again) != view->again)
+	if (cb_load_acquire(&view->set->again) != view->again ||
+		cb_load_acquire(&view->set->spills) != view->spills)
 		return true;
 	pg_read_barrier();
 	return view->set->attach_id != view->attach_id;

@@ -714,7 +714,7 @@ cb_flush_request_all(const CbPublishResult *result)
 
 	if (result->full_bucket != CB_NONE)
 		cb_queue_request(result->full_bucket, CB_FLUSH_FULL);
-	if (result->pressed)
+	if (result->pressed && !cb_shared_evict(NULL, true))
 	{
 		CbBucket   *bucket = cb_pool_fullest_bucket();
 
@@ -756,7 +756,7 @@ cb_flush_overdue(Relation rel)
 
 	if (attach_id == 0)
 		return;
-	cb_flush_before(rel, set, false);
+	(void) cb_flush_before(rel, set, false);
 	(void) cb_flush_help(rel, set, attach_id);
 	cb_flush_shorten(rel, set, attach_id);
 }
@@ -793,10 +793,10 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	if (result->full_bucket != CB_NONE)
 		(void) cb_flush_bucket(rel, set, attach_id, result->full_bucket,
 							   CB_FLUSH_FULL);
-	else if (result->pressed)
+	else if (result->pressed && !cb_shared_evict(NULL, true))
 		(void) cb_flush_help(rel, set, attach_id);
 	if (cb_load_relaxed(&set->tail) < set->from)
-		cb_flush_before(rel, set, false);
+		(void) cb_flush_before(rel, set, false);
 	else
 		cb_flush_shorten(rel, set, attach_id);
 }

@@ -33,7 +33,7 @@ typedef enum CbFlushCause
 extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
 
 /* Moves what lay in the journal before the index got its buckets. */
-extern void cb_flush_before(Relation rel, CbBucketSet *set, bool skip);
+extern bool cb_flush_before(Relation rel, CbBucketSet *set, bool skip);
 
 /* ---------- cb_compactor.c ---------- */
 

@@ -40,21 +40,47 @@ typedef struct CbSweep
 	uint64		attach_id;		/* 0: it has no buckets */
 	CbPos		limit;
 	bool		skip;			/* publish what the tree does not take */
+	bool		spill;			/* to range buffers, where leaves would get
+								 * too little */
 	CbSweepPlace place;			/* where to go on */
 } CbSweep;
 
 /* entries of a sweep that the tree does not take, at most */
 #define CB_SWEEP_MAX_SKIPPED	4096
 
+/*
+ * Moves sorted entries down; returns how many, in turn: fewer than n if it gave
+ * way, one at least.  Others know of ranges before the tail moves.  Merges are
+ * left to flushes of buckets, which know where to go on with them.
+ */
+static int
+cb_sweep_move(const CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
+			  CbApplyStats *stats)
+{
+	CbRangePlace unused = {0};
+	int64		nspilled;
+	int			done;
+
+	if (!sweep->spill)
+		return cb_tree_apply(kd, entries, n, stats);
+	done = cb_range_apply(kd, entries, n, CB_SPILL_ONLY, &unused, stats,
+						  &nspilled);
+	if (nspilled > 0)
+		cb_set_note_spill(sweep->set, sweep->attach_id);
+	cb_stat_add(sweep->rel, CB_STAT_SPILLED, nspilled);
+	return done;
+}
+
 /* ---------- what the tree does not take ---------- */
 
 /*
- * Applies entries in a subtransaction.  Returns how many were, in turn: fewer
+ * Moves entries down in a subtransaction.  Returns how many were, in turn: fewer
  * than n if it gave way, or after an error, which is in *error, else NULL.  An
- * interrupt is passed on.
+ * interrupt is passed on.  From an error on all go to the tree, as that tells
+ * how far it came.
  */
 static int
-cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+cb_sweep_try(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries, int n,
 			 CbApplyStats *stats, ErrorData **error)
 {
 	MemoryContext cxt = CurrentMemoryContext;
@@ -63,6 +89,7 @@ cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	ResourceOwner owner = CurrentResourceOwner;
 	CbSlotMark	mark = cb_slot_mark();
 	int64		before = stats->entries + stats->duplicates;
+	bool		spilled = sweep->spill;
 	volatile int done = 0;
 
 	*error = NULL;
@@ -71,7 +98,7 @@ cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	PG_TRY();
 	{
 		CB_TEST_POINT("sweep-try");
-		done = cb_tree_apply(kd, entries, n, stats);
+		done = cb_sweep_move(sweep, kd, entries, n, stats);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -90,6 +117,9 @@ cb_sweep_try(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		return done;
 	if ((*error)->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		ReThrowError(*error);
+	sweep->spill = false;
+	if (spilled)
+		return 0;
 	return stats->entries + stats->duplicates - before;
 }
 
@@ -128,9 +158,13 @@ cb_sweep_apply_or_publish(CbSweep *sweep, CbKeyDesc *kd, CbSortEntry *entries,
 	{
 		ErrorData  *latest;
 
-		done += cb_sweep_try(kd, entries + done, n - done, stats, &latest);
+		bool		spilled = sweep->spill;
+
+		done += cb_sweep_try(sweep, kd, entries + done, n - done, stats, &latest);
 		if (latest == NULL || done == n)
 			break;
+		if (spilled)
+			continue;
 		if (error != NULL)
 			FreeErrorData(error);
 		error = latest;
@@ -197,7 +231,7 @@ cb_sweep_run(CbSweep *sweep, CbPos end)
 	cb_key_sort(&kd, batch.entries, batch.n);
 	done = sweep->skip ?
 		cb_sweep_apply_or_publish(sweep, &kd, batch.entries, batch.n, &stats) :
-		cb_tree_apply(&kd, batch.entries, batch.n, &stats);
+		cb_sweep_move(sweep, &kd, batch.entries, batch.n, &stats);
 	CB_TEST_POINT("sweep-applied");
 	if (done < batch.n)
 	{
@@ -245,6 +279,8 @@ cb_sweep_set_limit(CbSweep *sweep)
 		sweep->limit = CB_POS_MAX;
 		sweep->skip = false;	/* there are no buckets to wait in */
 	}
+	sweep->spill = sweep->spill && sweep->attach_id != 0 &&
+		cb_range_is_wanted(sweep->rel);
 }
 
 /*
@@ -267,15 +303,17 @@ cb_sweep_piece(void)
 
 /*
  * Sweeps as far as it may, in pieces; the sweep lock is held.  What is
- * appended meanwhile need not be: the journal is no longer than the index.  If
- * it gives way, the next sweep goes on there, as long as the index has the
- * same buckets.
+ * appended meanwhile need not be: the journal is no longer than the index.  A
+ * worker sweeps one piece, and comes again for the next one.  If it gives way,
+ * the next sweep goes on there, as long as the index has the same buckets.
  */
 static void
 cb_sweep_all(CbSweep *sweep)
 {
 	uint64		piece = cb_sweep_piece();
-	uint64		left = RelationGetNumberOfBlocks(sweep->rel) / piece + 1;
+	uint64		left = cb_waiter_is_watching() ? 0 :
+		RelationGetNumberOfBlocks(sweep->rel) / piece + 1;
+	bool		more;
 	CbMetaPageData meta;
 	CbPos		end;
 
@@ -288,13 +326,16 @@ cb_sweep_all(CbSweep *sweep)
 		end = Min(sweep->limit,
 				  CbPosMake(CbPosSeq(meta.journal_tail) + piece,
 							CB_JOURNAL_FIRST));
-	} while (cb_sweep_run(sweep, end) && end < sweep->limit && left-- > 0 &&
-			 !cb_waiter_is_there());
+		more = cb_sweep_run(sweep, end) && end < sweep->limit;
+	} while (more && left-- > 0 && !cb_waiter_is_there());
+	if (sweep->set != NULL)
+		cb_shared_forget_below(sweep->set, sweep->rel,
+							   cb_rel_cache(sweep->rel)->journal_tail);
 	if (sweep->attach_id == 0)
 		return;
 	if (cb_waiter_is_there())
 		cb_set_set_sweep_place(sweep->set, sweep->attach_id, &sweep->place);
-	else
+	else if (!more)
 		cb_set_note_tail(sweep->set, sweep->attach_id, sweep->limit);
 }
 
@@ -337,16 +378,20 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
  * Moves what lay in the journal before the index got its buckets, unless
  * somebody else is at it: as cb_flush_sweep(), without waiting.
  *
- * skip: what the tree does not take is published to the buckets, in
+ * skip: a worker does it.  What leaves would get too little of goes to range
+ * buffers; what the tree does not take is published to the buckets, in
  * subtransactions, so not while a transaction or a subtransaction ends.  An
  * error that is met that way is raised only if there are too many such
- * entries, or if they could not be published.
+ * entries, or if they could not be published.  Returns whether it has swept a
+ * part, and there is more.
  */
-void
+bool
 cb_flush_before(Relation rel, CbBucketSet *set, bool skip)
 {
-	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY,.skip = skip};
+	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY,.skip = skip,
+	.spill = skip};
 
-	if (cb_load_acquire(&set->tail) < set->from)
-		(void) cb_sweep_locked(&sweep, false);
+	return cb_load_acquire(&set->tail) < set->from &&
+		cb_sweep_locked(&sweep, false) &&
+		cb_load_acquire(&set->tail) < set->from;
 }

@@ -335,7 +335,10 @@ cb_worker_is_wanted(CbBucketSet *set, const CbRequest *request)
 	}
 }
 
-/* If it had to give way, the request is made once more. */
+/*
+ * If it had to give way, or has not swept all from before the buckets, the
+ * request is made once more.
+ */
 static void
 cb_worker_flush_bucket(Relation rel, CbBucketSet *set, const CbRequest *request)
 {
@@ -346,10 +349,7 @@ cb_worker_flush_bucket(Relation rel, CbBucketSet *set, const CbRequest *request)
 	if (attach_id == 0)
 		return;
 	if (cb_load_relaxed(&set->tail) < from && !cb_failing_waits(&set->failing))
-	{
-		cb_flush_before(rel, set, true);
-		done = !cb_waiter_is_there();
-	}
+		done = !cb_flush_before(rel, set, true) && !cb_waiter_is_there();
 	if (done && cb_worker_is_wanted(set, request))
 	{
 		cb_worker_failing = &cb_pool_buckets[request->bucket].failing;

@@ -3,11 +3,15 @@
  * cb_copy.c
  *	  A backend's private sorted copies of journals.
  *
- * A copy is a short list of immutable sorted runs.  A scan that begins reads
- * the tail and then what was appended since the copy was last extended, which
- * becomes one more run; runs are merged as they become many.  So no scan reads
- * the journal afresh.  Scans hold references to the runs that they saw, which
- * are freed with the last one.
+ * A copy has what the index's shared copy (bucket/cb_shared.c) lacks, which is
+ * little, or all, where there is none.  It is a short list of immutable sorted
+ * runs.  A scan that begins reads the tail and then what was appended since the
+ * copy was last extended, which becomes one more run; runs are merged as they
+ * become many.  So no scan reads the journal afresh.  Scans hold references to
+ * the runs that they saw, which are freed with the last one.
+ *
+ * Where there is no room for a shared copy, and too much for a private one, a
+ * scan reads the journal in pieces, each as large as a bounded memory takes.
  *
  * Why a scan sees all it must (I1, I11): its snapshot is taken before the
  * tail is read, and whatever the snapshot can see was published before it.
@@ -26,7 +30,9 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_replay.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
 #include "utils/hsearch.h"
@@ -37,8 +43,14 @@ typedef struct CbCopy
 	Oid			indexoid;		/* hash key */
 	RelFileLocator file;
 	uint8		build_id[CB_BUILD_ID_LEN];
-	CbPos		pos;			/* read up to here */
+	CbPos		begin;			/* has what lies from here on, ... */
+	CbPos		pos;			/* ... up to here */
 	BlockNumber block;			/* page of pos */
+	CbPos		tail;			/* that was read last */
+	CbPos		seen;			/* the journal goes on beyond this: there was
+								 * too much of it */
+	uint64		replayed;		/* in recovery: it has the journal to its head
+								 * as of this count, if not 0 */
 	bool		busy;			/* being extended: comparisons may run SQL */
 	int			nruns;
 	CbJournalRun *runs[CB_MAX_RUNS];
@@ -71,8 +83,9 @@ cb_copy_clear(CbCopy *copy)
 {
 	while (copy->nruns > 0)
 		cb_copy_unref(copy->runs[--copy->nruns]);
-	copy->pos = 0;
+	copy->begin = copy->pos = copy->seen = 0;
 	copy->block = InvalidBlockNumber;
+	copy->replayed = 0;
 }
 
 /*
@@ -100,6 +113,18 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 }
 
 /*
+ * Sorts entries of the journal, and leaves out all but one of equal ones: the
+ * one that is in the journal longest.  Returns how many there are then.
+ * Comparisons run.
+ */
+int
+cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+{
+	cb_key_sort(kd, entries, n);
+	return cb_copy_drop_duplicates(kd, entries, n);
+}
+
+/*
  * Make a run of entries that, with their bytes, live in cxt; n > 0.  They need
  * not be sorted.  The run has one reference, and owns cxt; after an error,
  * which a comparison may raise, cxt is still the caller's.
@@ -110,12 +135,12 @@ cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 {
 	CbJournalRun *run;
 
-	cb_key_sort(kd, entries, n);
+	n = cb_journal_sort(kd, entries, n);
 	run = MemoryContextAllocZero(cxt, sizeof(CbJournalRun));
 	run->cxt = cxt;
 	run->refcount = 1;
 	run->entries = entries;
-	run->n = cb_copy_drop_duplicates(kd, entries, n);
+	run->n = n;
 	run->min_pos = run->max_pos = entries[0].pos;
 	for (int i = 1; i < run->n; i++)
 	{
@@ -242,6 +267,24 @@ cb_copy_drop_below(CbCopy *copy, CbPos tail)
 
 /* ---------- copies ---------- */
 
+/* Makes the table of copies, and the memory of all. */
+static void
+cb_copy_init(void)
+{
+	HASHCTL		ctl = {0};
+
+	if (cb_copies != NULL)
+		return;
+	cb_copy_cxt = AllocSetContextCreate(CacheMemoryContext,
+										"cache_batch journal copies",
+										ALLOCSET_SMALL_SIZES);
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(CbCopy);
+	ctl.hcxt = cb_copy_cxt;
+	cb_copies = hash_create("cache_batch journal copies", 64, &ctl,
+							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
 /*
  * The index's copy, empty if it had none or that was of another build or file.
  * It is good as long as the backend.  Raises an error if it is being extended:
@@ -254,19 +297,7 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 	CbCopy	   *copy;
 	bool		found;
 
-	if (cb_copies == NULL)
-	{
-		HASHCTL		ctl = {0};
-
-		cb_copy_cxt = AllocSetContextCreate(CacheMemoryContext,
-											"cache_batch journal copies",
-											ALLOCSET_SMALL_SIZES);
-		ctl.keysize = sizeof(Oid);
-		ctl.entrysize = sizeof(CbCopy);
-		ctl.hcxt = cb_copy_cxt;
-		cb_copies = hash_create("cache_batch journal copies", 64, &ctl,
-								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+	cb_copy_init();
 	copy = hash_search(cb_copies, &indexoid, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -360,31 +391,65 @@ cb_copy_catch_up(const CbKeyDesc *kd, CbCopy *copy, CbPos tail,
 }
 
 /*
- * Bring the copy up to the journal's head or the limit; returns the tail that
- * it is valid from.
+ * What lies below a position is not needed, be it in the tree or in the shared
+ * copy: reading goes on there, on this page, if it has not come so far, or not
+ * begun so early.
  */
-static CbPos
-cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit,
+static void
+cb_copy_begin_at(CbCopy *copy, CbPos pos, BlockNumber block)
+{
+	cb_copy_drop_below(copy, pos);
+	if (copy->begin > pos)
+		cb_copy_clear(copy);
+	if (copy->pos < pos || copy->block == InvalidBlockNumber)
+	{
+		copy->pos = pos;
+		copy->block = block;
+	}
+	copy->begin = pos;
+}
+
+/*
+ * Bring the copy up to the journal's head or the limit, from a position on, or
+ * from the tail, if that is beyond it.  False: that would be more than npages
+ * pages.
+ */
+static bool
+cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
+				BlockNumber from_block, CbPos limit, uint64 npages,
 				CbCopy **copy_p)
 {
 	for (;;)
 	{
+		uint64		replayed = cb_replay_journal(kd->rel);
 		CbMetaPageData meta;
 		CbCopy	   *copy;
+		CbPos		end;
 
 		cb_rel_read_meta(kd->rel, snapshot, &meta);
 		*copy_p = copy = cb_copy_find(kd->rel, &meta);
-		cb_copy_drop_below(copy, meta.journal_tail);
-		if (meta.journal_tail_block == InvalidBlockNumber)
-			return meta.journal_tail;
-		if (copy->pos < meta.journal_tail)
+		copy->tail = meta.journal_tail;
+		copy->replayed = 0;
+		if (from > meta.journal_tail)
+			cb_copy_begin_at(copy, from, from_block);
+		else
+			cb_copy_begin_at(copy, meta.journal_tail, meta.journal_tail_block);
+		end = Min(limit, CbPosMake(CbPosSeq(copy->begin) + npages, CB_JOURNAL_FIRST));
+		if (copy->block == InvalidBlockNumber || copy->pos >= limit)
+			return true;
+		if (copy->pos < end && copy->seen >= end && end < limit)
+			return false;
+		if (copy->pos < end &&
+			!cb_copy_catch_up(kd, copy, meta.journal_tail, snapshot, end))
+			continue;
+		if (copy->pos >= end && end < limit)
 		{
-			copy->pos = meta.journal_tail;
-			copy->block = meta.journal_tail_block;
+			copy->seen = copy->pos;
+			return false;
 		}
-		if (copy->pos >= limit ||
-			cb_copy_catch_up(kd, copy, meta.journal_tail, snapshot, limit))
-			return meta.journal_tail;
+		if (limit == CB_POS_MAX)
+			copy->replayed = replayed;
+		return true;
 	}
 }
 
@@ -398,29 +463,69 @@ cb_copy_release(void *arg)
 		cb_copy_unref(upper->runs[i]);
 }
 
-/* A CbUpper in the current memory context, which releases it at its end. */
+/*
+ * A CbUpper in the current memory context, which releases it at its end: it
+ * takes over a reference to each run.
+ */
 static CbUpper *
-cb_copy_make_upper(CbPos tail, const CbCopy *copy)
+cb_copy_make_upper(CbPos from, CbPos tail, CbJournalRun **runs, int nruns)
 {
 	CbUpper    *upper = palloc0(sizeof(CbUpper));
 
+	upper->from = from;
 	upper->tail = tail;
-	upper->nruns = copy->nruns;
-	for (int i = 0; i < upper->nruns; i++)
-	{
-		upper->runs[i] = copy->runs[i];
-		upper->runs[i]->refcount++;
-	}
+	upper->nruns = nruns;
+	for (int i = 0; i < nruns; i++)
+		upper->runs[i] = runs[i];
 	upper->cb.func = cb_copy_release;
 	upper->cb.arg = upper;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &upper->cb);
 	return upper;
 }
 
+/* The same of a copy, which keeps its own references. */
+static CbUpper *
+cb_copy_share(const CbCopy *copy, CbPos from)
+{
+	CbUpper    *upper = cb_copy_make_upper(from, copy->tail,
+										   unconstify(CbCopy *, copy)->runs,
+										   copy->nruns);
+
+	for (int i = 0; i < upper->nruns; i++)
+		upper->runs[i]->refcount++;
+	return upper;
+}
+
 /*
- * What a scan with this snapshot has to see of the journal up to the limit,
- * the end of some entry, or CB_POS_MAX: as far as its head.  The result lives
- * in the current memory context and is released with it.
+ * In recovery: what cb_copy_acquire() returned last, if nothing has been
+ * replayed since that concerns the journal; else NULL.  Reads no page, takes no
+ * lock; the result is as that.
+ */
+CbUpper *
+cb_copy_acquire_again(const CbKeyDesc *kd)
+{
+	Relation	rel = kd->rel;
+	Oid			indexoid = RelationGetRelid(rel);
+	CbRelCache *cache = cb_rel_cache(rel);
+	CbCopy	   *copy;
+
+	if (cb_copies == NULL || !cache->build_known || !RecoveryInProgress())
+		return NULL;
+	copy = hash_search(cb_copies, &indexoid, HASH_FIND, NULL);
+	if (copy == NULL || copy->busy || copy->replayed == 0 ||
+		copy->replayed != cb_replay_journal(rel) ||
+		memcmp(copy->build_id, cache->build_id, CB_BUILD_ID_LEN) != 0 ||
+		!RelFileLocatorEquals(copy->file, rel->rd_locator))
+		return NULL;
+	return cb_copy_share(copy, copy->begin);
+}
+
+/*
+ * What a scan with this snapshot has to see of the journal from a position,
+ * which lies on that page, or from the tail, if that is beyond it, up to the
+ * limit, the end of some entry, or CB_POS_MAX: as far as its head.  NULL: that
+ * is more than npages pages.  The result lives in the current memory context
+ * and is released with it.
  *
  * No LWLock is held on entry; pages are locked one at a time.  Also in
  * recovery.  Comparison functions run; errors are raised if the snapshot is
@@ -428,16 +533,216 @@ cb_copy_make_upper(CbPos tail, const CbCopy *copy)
  * compares for (C11).
  */
 CbUpper *
-cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos limit)
+cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
+				BlockNumber from_block, CbPos limit, uint64 npages)
 {
 	CbCopy	   *copy;
-	CbPos		tail = cb_copy_refresh(kd, snapshot, limit, &copy);
-	CbUpper    *upper = cb_copy_make_upper(tail, copy);
+	bool		complete = cb_copy_refresh(kd, snapshot, from, from_block, limit,
+										   npages, &copy);
 
 	if (cb_copy_total > CB_COPY_TOTAL_LIMIT)
 		cb_copy_clear_others(copy);
+	return complete ? cb_copy_share(copy, from) : NULL;
+}
+
+/* ---------- pieces ---------- */
+
+/*
+ * Bytes of entries that a piece has at least, if there are so many, and half
+ * of what it has at most.
+ */
+#define CB_COPY_PIECE_SIZE	(256 * 1024)
+
+/* pages that are read for it at a time */
+#define CB_COPY_PIECE_PAGES	16
+
+/* the entries nearest to a bound, as far as the journal was read */
+typedef struct CbCopyPiece
+{
+	const CbKeyDesc *kd;
+	const CbBound *near;
+	ScanDirection dir;
+	MemoryContext cxt;			/* of the entries */
+	CbSortEntry *entries;
+	int			n;
+	int			allocated;
+	Size		bytes;
+	IndexTuple	end;			/* the nearest entry that is left out, or NULL;
+								 * in memory of its own */
+} CbCopyPiece;
+
+/* Makes it empty. */
+static void
+cb_piece_begin(CbCopyPiece *piece)
+{
+	piece->cxt = AllocSetContextCreate(CurrentMemoryContext,
+									   "cache_batch journal piece",
+									   ALLOCSET_DEFAULT_SIZES);
+	piece->allocated = 1024;
+	piece->entries = MemoryContextAlloc(piece->cxt,
+										sizeof(CbSortEntry) * piece->allocated);
+	piece->n = 0;
+	piece->bytes = 0;
+}
+
+/* Is the entry beyond the bound, and not beyond what is left out? */
+static bool
+cb_piece_wants(const CbCopyPiece *piece, IndexTuple itup)
+{
+	bool		is_right = cb_key_compare_bound(piece->kd, piece->near, itup) > 0;
+
+	if (is_right != ScanDirectionIsForward(piece->dir))
+		return false;
+	return piece->end == NULL ||
+		cb_key_compare(piece->kd, itup, piece->end) * piece->dir < 0;
+}
+
+static void
+cb_piece_add(CbCopyPiece *piece, const CbSortEntry *entry)
+{
+	Size		size = IndexTupleSize(entry->itup);
+	CbSortEntry *added;
+
+	if (piece->n == piece->allocated)
+	{
+		piece->allocated *= 2;
+		piece->entries = repalloc_huge(piece->entries,
+									   sizeof(CbSortEntry) * piece->allocated);
+	}
+	added = &piece->entries[piece->n++];
+	cb_key_fill_sort_entry(piece->kd, added,
+						   memcpy(MemoryContextAlloc(piece->cxt, size), entry->itup, size));
+	added->pos = entry->pos;
+	piece->bytes += size + sizeof(CbSortEntry);
+}
+
+/* Leaves out all but the nearest entries. */
+static void
+cb_piece_cut(CbCopyPiece *piece)
+{
+	CbCopyPiece all = *piece;
+	bool		forward = ScanDirectionIsForward(piece->dir);
+	int			n = cb_journal_sort(piece->kd, all.entries, all.n);
+	int			i = forward ? 0 : n - 1;
+
+	cb_piece_begin(piece);
+	for (; i >= 0 && i < n && piece->bytes < CB_COPY_PIECE_SIZE; i += piece->dir)
+		cb_piece_add(piece, &all.entries[i]);
+	if (i >= 0 && i < n)
+	{
+		if (piece->end != NULL)
+			pfree(piece->end);
+		piece->end = CopyIndexTuple(all.entries[i].itup);
+	}
+	MemoryContextDelete(all.cxt);
+}
+
+/*
+ * Reads the journal from a position, on this page, up to its head or the limit.
+ * False: a page was recycled under us, and the tail has moved past it.
+ */
+static bool
+cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
+			  Snapshot snapshot)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch journal pages",
+											  ALLOCSET_DEFAULT_SIZES);
+	CbReader	reader;
+	bool		complete;
+	CbPos		end;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(cxt);
+		end = Min(limit, CbPosMake(CbPosSeq(pos) + CB_COPY_PIECE_PAGES, CB_JOURNAL_FIRST));
+		cb_read_begin(&reader, piece->kd->rel, cxt, pos, block, end);
+		complete = cb_read_to_head(piece->kd, &reader, snapshot);
+		cb_stat_add(piece->kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
+		for (int i = 0; complete && i < reader.n; i++)
+		{
+			if (!cb_piece_wants(piece, reader.entries[i].itup))
+				continue;
+			cb_piece_add(piece, &reader.entries[i]);
+			if (piece->bytes > 2 * CB_COPY_PIECE_SIZE)
+				cb_piece_cut(piece);
+		}
+		pos = reader.pos;
+		block = reader.walk.block;
+	} while (complete && pos >= end && pos < limit);
+	if (!complete)
+		cb_walk_restart(&reader.walk);
+	MemoryContextDelete(cxt);
+	return complete;
+}
+
+/* The entries that were read become a run that the result has. */
+static CbUpper *
+cb_piece_make_upper(CbCopyPiece *piece, CbPos from, CbPos tail)
+{
+	CbJournalRun *run = NULL;
+	CbUpper    *upper;
+
+	if (piece->n > 0)
+	{
+		run = cb_copy_make_run(piece->kd, piece->cxt, piece->entries, piece->n);
+		MemoryContextSetParent(piece->cxt, cb_copy_cxt);
+	}
+	else
+		MemoryContextDelete(piece->cxt);
+	upper = cb_copy_make_upper(from, tail, &run, run != NULL ? 1 : 0);
+	upper->dir = piece->dir;
+	upper->end = piece->end;
 	return upper;
 }
+
+/* Lets go of the index's copy: there is too much for it. */
+static void
+cb_copy_give_up(Relation rel, const CbMetaPageData *meta)
+{
+	CbCopy	   *copy = cb_copy_find(rel, meta);
+	CbPos		seen = copy->seen;
+
+	cb_copy_clear(copy);
+	copy->seen = seen;
+}
+
+/*
+ * As cb_copy_acquire(), but only what lies beyond a bound in the direction, and
+ * of that no more than a bounded memory takes: the result says where it ends.
+ * It goes through all of the journal, so it is for where there is no room for
+ * a copy; what there is of one is given up.
+ */
+CbUpper *
+cb_copy_acquire_piece(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
+					  BlockNumber from_block, CbPos limit, const CbBound *near,
+					  ScanDirection dir)
+{
+	CbCopyPiece piece = {.kd = kd,.near = near,.dir = dir};
+	CbMetaPageData meta;
+	bool		complete;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		complete = true;
+		if (piece.cxt != NULL)
+			MemoryContextDelete(piece.cxt);
+		piece.end = NULL;
+		cb_piece_begin(&piece);
+		cb_rel_read_meta(kd->rel, snapshot, &meta);
+		cb_copy_give_up(kd->rel, &meta);
+		if (from > meta.journal_tail)
+			complete = cb_piece_read(&piece, from, from_block, limit, snapshot);
+		else if (meta.journal_tail_block != InvalidBlockNumber)
+			complete = cb_piece_read(&piece, meta.journal_tail, meta.journal_tail_block,
+									 limit, snapshot);
+	} while (!complete);
+	return cb_piece_make_upper(&piece, from, meta.journal_tail);
+}
+
+/* ---------- nothing ---------- */
 
 /*
  * The same where the caller knows that all of it is in the tree: nothing.
@@ -453,6 +758,6 @@ cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail, CbUpper *upper)
 
 	if (copy != NULL && !copy->busy)
 		cb_copy_clear(copy);
+	memset(upper, 0, offsetof(CbUpper, runs));
 	upper->tail = tail;
-	upper->nruns = 0;
 }

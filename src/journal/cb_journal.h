@@ -34,16 +34,24 @@ typedef struct CbJournalRun
 
 #define CB_MAX_RUNS		8
 
+/* pages that a private copy reads: as many as there are */
+#define CB_COPY_ALL_PAGES	(UINT64_C(1) << 40)
+
 /* no limit: as far as the journal's head */
 #define CB_POS_MAX		PG_UINT64_MAX
 
 /*
- * What a scan sees of the upper levels: entries of the runs at journal
- * positions >= tail.  Immutable for the scan's life.
+ * What a scan has read of the journal by itself: entries of the runs at
+ * positions >= tail and >= from.  Immutable for the scan's life.
  */
 typedef struct CbUpper
 {
 	CbPos		tail;
+	CbPos		from;			/* what lies below is in the shared copy; 0:
+								 * nothing does */
+	ScanDirection dir;			/* not 0: it has what lies beyond a bound in
+								 * this direction, ... */
+	IndexTuple	end;			/* ... up to this entry, without it; NULL: all */
 	int			nruns;
 	CbJournalRun *runs[CB_MAX_RUNS];
 	MemoryContextCallback cb;
@@ -86,6 +94,17 @@ typedef struct CbAppendSink
  */
 #define CB_SWEEP_LOCK_PAGE		1
 
+/*
+ * A page that has a successor: while it has this number it never changes, and
+ * so has this LSN.
+ */
+typedef struct CbJournalPage
+{
+	BlockNumber block;
+	uint64		seq;			/* 0: none */
+	XLogRecPtr	lsn;
+} CbJournalPage;
+
 /* a way along the pages of the journal */
 typedef struct CbJournalWalk
 {
@@ -119,7 +138,14 @@ extern void cb_redo_journal_append(XLogReaderState *record);
 
 /* cb_copy.c: private sorted copies */
 extern CbUpper *cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot,
-								CbPos limit);
+								CbPos from, BlockNumber from_block,
+								CbPos limit, uint64 npages);
+extern CbUpper *cb_copy_acquire_piece(const CbKeyDesc *kd, Snapshot snapshot,
+									  CbPos from, BlockNumber from_block,
+									  CbPos limit, const CbBound *near,
+									  ScanDirection dir);
+extern CbUpper *cb_copy_acquire_again(const CbKeyDesc *kd);
+extern int	cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
 extern void cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail,
 								 CbUpper *upper);
 

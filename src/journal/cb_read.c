@@ -95,10 +95,12 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 	uint32		off = CbPosOff(reader->pos);
 	Page		page = cb_walk_lock(walk);
 	char	   *bytes = NULL;
+	XLogRecPtr	lsn;
 	Size		len;
 
 	if (page == NULL)
 		return false;
+	lsn = PageGetLSN(page);
 	if (((PageHeader) page)->pd_lower < off)
 	{
 		cb_walk_unlock(walk);
@@ -123,6 +125,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		reader->pos + len < reader->limit;
 	if (*more)
 	{
+		reader->full = (CbJournalPage) {walk->block, walk->seq, lsn};
 		cb_read_note_left(reader);
 		cb_walk_step(walk);
 		reader->pos = CbPosMake(walk->seq, CB_JOURNAL_FIRST);

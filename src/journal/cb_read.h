@@ -18,6 +18,7 @@ typedef struct CbReader
 	CbPos		pos;			/* where to read on */
 	CbPos		limit;			/* end of an entry; not to be read beyond */
 	int			npages;			/* pages read */
+	CbJournalPage full;			/* the last of them that takes no more entries */
 	int			n;
 	int			allocated;
 	CbSortEntry *entries;

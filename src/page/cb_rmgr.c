@@ -12,6 +12,7 @@
 
 #include "access/bufmask.h"
 #include "access/xlog.h"
+#include "base/cb_replay.h"
 #include "page/cb_leaf.h"
 #include "page/cb_wal.h"
 
@@ -24,14 +25,27 @@ cb_rmgr_action(uint8 info)
 	return &cb_rmgr_actions[info >> 4];
 }
 
+/* For readers of a standby, when the record's pages are as it leaves them. */
+static void
+cb_rmgr_count(XLogReaderState *record, int kinds)
+{
+	RelFileLocator file;
+
+	XLogRecGetBlockTag(record, 0, &file, NULL, NULL);
+	cb_replay_count(file.relNumber, kinds);
+}
+
 static void
 cb_rmgr_redo(XLogReaderState *record)
 {
-	uint8		info = XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK;
+	const CbWalAction *action = cb_rmgr_action(XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK);
 
-	if (cb_rmgr_action(info)->redo == NULL)
-		elog(PANIC, "cache_batch: unknown WAL record type %u", info);
-	cb_rmgr_action(info)->redo(record);
+	if (action->redo == NULL)
+		elog(PANIC, "cache_batch: unknown WAL record type %u",
+			 XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK);
+	action->redo(record);
+	if (action->counted != CB_REPLAY_NOTHING)
+		cb_rmgr_count(record, action->counted);
 }
 
 static void

@@ -286,6 +286,8 @@ typedef struct CbWalAction
 	const char *name;
 	void		(*redo) (XLogReaderState *record);
 	void		(*describe) (StringInfo buf, const char *rec);	/* or NULL */
+	int			counted;		/* what redo counts: a set of CbReplayKind; the
+								 * record's block 0 is of the file */
 } CbWalAction;
 
 /* cb_rmgr.c */

@@ -23,7 +23,7 @@ typedef struct CbLeafHint
 } CbLeafHint;
 
 /* words that an upper layer may keep with what is known of an index */
-#define CB_REL_UPPER_WORDS	5
+#define CB_REL_UPPER_WORDS	6
 
 /*
  * What a backend remembers of an index in rd_amcache.  All of it are hints,

@@ -41,8 +41,10 @@ typedef struct CbSetRow
 {
 	RelFileLocator key;
 	Oid			indexoid;
+	bool		attached;
 	uint32		nbuckets;
 	CbHeld		held;
+	CbHeld		copied;			/* by the shared copy */
 	TimestampTz oldest;			/* 0: no chunk */
 	CbPos		from;
 	CbPos		head;
@@ -155,7 +157,20 @@ cb_bucket_fn_sum_bucket(CbSetRow *row, const CbBucketSet *set, CbBucket *bucket,
 	LWLockRelease(&bucket->lock);
 }
 
-/* False: the bucket set is not attached. */
+/* set->lock is held. */
+static void
+cb_bucket_fn_sum_copy(CbSetRow *row, const CbSharedCopy *copy)
+{
+	for (uint32 i = 0; i < copy->nruns; i++)
+	{
+		const CbSharedRun *run = cb_shared_run(copy->runs[i]);
+
+		for (uint32 j = 0; j < run->nmembers; j++)
+			cb_bucket_fn_add_chunk(&row->copied, &cb_pool_chunks[run->members[j].chunk]);
+	}
+}
+
+/* False: it neither is attached nor has a shared copy of the journal. */
 static bool
 cb_bucket_fn_copy_set(CbBucketSet *set, CbSetRow *row, uint32 *seen)
 {
@@ -164,7 +179,8 @@ cb_bucket_fn_copy_set(CbBucketSet *set, CbSetRow *row, uint32 *seen)
 	row->head = set->head;
 	cb_set_share(set);
 	LWLockRelease(&set->publish);
-	if (set->state != CB_SET_ATTACHED)
+	row->attached = set->state == CB_SET_ATTACHED;
+	if (!row->attached && (set->state == CB_SET_FREE || set->copy.upto == 0))
 	{
 		LWLockRelease(&set->lock);
 		return false;
@@ -176,8 +192,11 @@ cb_bucket_fn_copy_set(CbBucketSet *set, CbSetRow *row, uint32 *seen)
 	row->attached_at = set->attached_at;
 
 	row->tail = cb_load_acquire(&set->tail);
+	if (!row->attached)
+		row->head = set->copy.upto;
 	strlcpy(row->error, set->error, CB_ERROR_LENGTH);
 
+	cb_bucket_fn_sum_copy(row, &set->copy);
 	for (uint32 i = 0; i < set->nbuckets; i++)
 		cb_bucket_fn_sum_bucket(row, set, &cb_pool_buckets[set->buckets[i]],
 								seen);
@@ -189,8 +208,8 @@ static void
 cb_bucket_fn_put_set(const CbSetRow *row, bool show_error,
 					 ReturnSetInfo *rsinfo)
 {
-	Datum		values[13] = {0};
-	bool		nulls[13] = {false};
+	Datum		values[15] = {0};
+	bool		nulls[15] = {false};
 
 	values[0] = ObjectIdGetDatum(row->key.dbOid);
 	values[1] = ObjectIdGetDatum(row->indexoid);
@@ -205,16 +224,19 @@ cb_bucket_fn_put_set(const CbSetRow *row, bool show_error,
 	values[8] = Int64GetDatum((int64) (Max(row->head, row->tail) - row->tail));
 	values[9] = BoolGetDatum(row->tail >= row->from);
 	values[10] = TimestampTzGetDatum(row->attached_at);
+	nulls[9] = nulls[10] = !row->attached;
 	values[11] = Int32GetDatum((int32) row->failing_buckets);
 	nulls[12] = row->error[0] == '\0' || !show_error;
 	if (!nulls[12])
 		values[12] = CStringGetTextDatum(row->error);
+	values[13] = Int64GetDatum((int64) row->copied.entries);
+	values[14] = Int64GetDatum((int64) row->copied.bytes);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
 /*
- * cache_batch_stat_get_bucket_sets(): one row for each attached index, of all
- * databases.  What an error says may quote data of a table, so it is shown to
+ * cache_batch_stat_get_bucket_sets(): one row for each index that is attached,
+ * or of whose journal there is a shared copy, of all databases.  What an error says may quote data of a table, so it is shown to
  * those who may read all statistics.
  *
  * No index is opened.  A bucket set's publications wait for the moment in

@@ -74,12 +74,42 @@ $primary->wait_for_catchup($standby);
 is(rest_of_scan($reader), $rest, 'a scan on the standby while VACUUM is replayed');
 $primary->safe_psql('postgres', "DELETE FROM p WHERE k = 1001; $vacuum");
 
+# the visibility map says then that all see what is on these pages
 make_dead();
 $reader = open_scan();
+$primary->safe_psql('postgres', $vacuum);
+$primary->wait_for_catchup($standby);
+is(rest_of_scan($reader), $rest, 'a scan on the standby while dead rows go');
+
+make_dead();
+$reader = open_scan();
+my $old = $standby->background_psql('postgres', on_error_stop => 0);
+$old->query_safe("$by_index BEGIN; SELECT 1");
 $primary->stop;
 $standby->promote;
 reuse_tids($standby);
 is(rest_of_scan($reader), $rest, 'a scan that was begun before the promotion');
+
+# a transaction from before it that scans when VACUUM has begun, and not yet come to the leaf
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 1 unless test_points_built($standby);
+	my $holder = $standby->background_psql('postgres');
+	my $vacuums = $standby->background_psql('postgres', on_error_stop => 0);
+
+	$standby->safe_psql('postgres', 'DELETE FROM p WHERE k = 1001');
+	$standby->safe_psql('postgres', $vacuum);
+	$standby->safe_psql('postgres', q(INSERT INTO p SELECT 2 * i + 1, repeat('x', 500) FROM generate_series(1, 100) i;
+		SELECT cache_batch_flush('p_k')));
+	$standby->safe_psql('postgres', 'DELETE FROM p WHERE k % 2 = 1');
+	$holder->query_safe('SELECT pg_advisory_lock(9)');
+	$vacuums->query_until(qr/begun/, "SET cache_batch.test_points = 'vacuum-counted=wait:9';\n\\echo begun\nVACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) p;\n");
+	$standby->poll_query_until('postgres', q(SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)));
+	$old->query_safe("DECLARE c CURSOR FOR $query; FETCH 1 FROM c");
+	$holder->quit;
+	$vacuums->quit;
+	is(rest_of_scan($old), $rest, 'a transaction from before the promotion, and VACUUM after it');
+}
 sound($standby, 'p', ['k'], 'the promoted server');
 
 done_testing();

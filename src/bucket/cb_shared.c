@@ -1,0 +1,625 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_shared.c
+ *	  The shared copy of a journal: sorted once, read by all.
+ *
+ * Who scans an index whose buckets lack a part of the journal (on a standby,
+ * after a restart, without buckets) needs that part in order.  Up to a few
+ * pages of it a backend reads by itself (cb_copy.c).  What is more goes into
+ * the shared copy, in the pool: a list of runs (cb_shared_run.c), which
+ * together have all entries from the tail up to a position, "upto".
+ *
+ * One process at a time, the copy's builder, adds what has been appended since,
+ * in pieces that it sorts in memory of its own, as further runs, and merges
+ * runs when they become many.  Others wait for it, but not for long: a builder
+ * runs comparisons, and these may wait for what the waiting process holds.
+ *
+ * Why a scan misses nothing (I1, I11).  It takes "upto" first, then the tail,
+ * and reads from the greater of them on by itself.  For each window it pins
+ * the runs that the copy has then, and sees that they still reach from its tail
+ * up to where it began.  What a builder finds below a later tail it leaves out:
+ * that need not be where the scan looks, which may know of no range buffers
+ * then, or not have read the journal so far that it meets what was appended
+ * again.  So the scan begins anew, with the tail and all that goes with it.
+ * Positions count for one build in one file, to which the bucket set belongs;
+ * what was read of a page with the expected number stays true.
+ *
+ * Why it returns nothing wrong: entries below the tail that the scan has read
+ * are ignored, as in private copies.
+ *
+ * Replay changes nothing here: it moves the tail, in the metapage, and reuses
+ * pages, which their numbers tell.  A promoted server goes on with the copy.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "bucket/cb_bucket.h"
+#include "journal/cb_read.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* how long a process waits for a builder, ... */
+#define CB_SHARED_WAIT_MS	1000
+
+/* ... looking so often, if it is not woken, ... */
+#define CB_SHARED_LOOK_MS	100
+
+/* ... and how long it does not wait after that */
+#define CB_SHARED_NO_WAIT_MS	10000
+
+/* how long nobody builds after there was no room */
+#define CB_SHARED_RETRY_MS	1000
+
+/* a copy not used for so long may be given up for another index's */
+#define CB_SHARED_IDLE_MS	1000
+
+typedef struct CbSharedBuild
+{
+	CbKeyDesc  *kd;
+	CbBucketSet *set;
+	CbPos		limit;
+	uint32		serial;			/* of the copy that this is about */
+	CbPos		tail;			/* that was read last */
+	CbPos		upto;			/* as the copy has it */
+	BlockNumber block;
+	CbJournalPage full;
+} CbSharedBuild;
+
+/* the bucket set of the copy that this backend builds, or NULL */
+static CbBucketSet *cb_shared_building = NULL;
+
+/* ---------- the list of runs ---------- */
+
+/* Lets go of a run that was listed; both locks are held. */
+static void
+cb_shared_drop_run(uint32 directory)
+{
+	CbPoolChunk *chunk = &cb_pool_chunks[directory];
+
+	if (cb_chunk_release(&chunk->chunk))
+		cb_pool_free_chunk(chunk);
+}
+
+/*
+ * Gives the copy up.  Who has runs pinned keeps them; a builder finds out.
+ * Both locks of the bucket set are held.  Cannot fail.
+ */
+void
+cb_shared_forget(CbBucketSet *set)
+{
+	CbSharedCopy *copy = &set->copy;
+
+	while (copy->nruns > 0)
+		cb_shared_drop_run(copy->runs[--copy->nruns]);
+	copy->upto = copy->tail = 0;
+	copy->block = InvalidBlockNumber;
+	copy->full.seq = 0;
+	copy->failed_at = 0;
+	copy->serial++;
+}
+
+/*
+ * Gives the relation's copy up if nobody needs it: all that it has is below the
+ * tail, and so in lower levels, or the buckets have what lies above.  Waits for both locks of the bucket set; no LWLock is held on
+ * entry.
+ */
+void
+cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail)
+{
+	if (set->copy.nruns == 0)
+		return;
+	(void) cb_set_lock(set, true);
+	if (cb_set_is_current(set, rel) &&
+		(set->copy.upto <= tail ||
+		 (set->state == CB_SET_ATTACHED && set->from <= tail)))
+		cb_shared_forget(set);
+	cb_set_unlock(set);
+}
+
+/*
+ * The pool has little room: gives up the copy that was not used for longest, of
+ * any index but keep's.  idle: only if nobody uses it.  False: there is none
+ * such, or its lock is not free.  No LWLock is held; waits for none.
+ */
+bool
+cb_shared_evict(const CbBucketSet *keep, bool idle)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	CbBucketSet *oldest = NULL;
+
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
+	{
+		CbBucketSet *set = &cb_pool_sets[i];
+
+		if (set != keep && set->copy.nruns > 0 &&
+			(oldest == NULL || set->used_at < oldest->used_at))
+			oldest = set;
+	}
+	if (oldest == NULL ||
+		(idle && !TimestampDifferenceExceeds(oldest->used_at, now, CB_SHARED_IDLE_MS)) ||
+		!cb_set_lock(oldest, false))
+		return false;
+	cb_shared_forget(oldest);
+	cb_set_unlock(oldest);
+	return true;
+}
+
+/* ---------- building ---------- */
+
+/* Locked: is the copy still the one that this is about? */
+static bool
+cb_shared_is_ours(const CbSharedBuild *build)
+{
+	return cb_set_is_current(build->set, build->kd->rel) &&
+		build->set->copy.serial == build->serial;
+}
+
+/*
+ * Locks the bucket set to change the copy; false, without a lock: it has been
+ * given up.
+ */
+static bool
+cb_shared_lock(const CbSharedBuild *build)
+{
+	(void) cb_set_lock(build->set, true);
+	if (cb_shared_is_ours(build))
+		return true;
+	cb_set_unlock(build->set);
+	return false;
+}
+
+/*
+ * Leaves out what the tail has passed, and finds out where to go on.  False:
+ * the copy has been given up.
+ */
+static bool
+cb_shared_look(CbSharedBuild *build)
+{
+	CbSharedCopy *copy = &build->set->copy;
+	CbMetaPageData meta;
+	uint32		kept = 0;
+
+	cb_rel_read_meta(build->kd->rel, NULL, &meta);
+	if (!cb_shared_lock(build))
+		return false;
+	for (uint32 i = 0; i < copy->nruns; i++)
+	{
+		if (cb_shared_run(copy->runs[i])->max_pos < meta.journal_tail)
+			cb_shared_drop_run(copy->runs[i]);
+		else
+			copy->runs[kept++] = copy->runs[i];
+	}
+	copy->nruns = kept;
+	copy->tail = meta.journal_tail;
+	if (copy->upto < meta.journal_tail || copy->block == InvalidBlockNumber)
+	{
+		copy->upto = meta.journal_tail;
+		copy->block = meta.journal_tail_block;
+	}
+	if (build->set->state == CB_SET_EMPTY)
+		cb_store_relaxed(&build->set->tail, meta.journal_tail);
+	build->tail = meta.journal_tail;
+	build->upto = copy->upto;
+	build->block = copy->block;
+	build->full = copy->full;
+	cb_set_unlock(build->set);
+	return true;
+}
+
+/*
+ * Puts a run, if any, in the place of the newest n, and notes how far the copy
+ * reaches.  False: it has been given up.
+ */
+static bool
+cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
+{
+	CbSharedCopy *copy = &build->set->copy;
+
+	if (!cb_shared_lock(build))
+		return false;
+	while (n-- > 0)
+		cb_shared_drop_run(copy->runs[--copy->nruns]);
+	if (directory != NULL && cb_shared_run(directory->number)->nentries > 0)
+	{
+		cb_chunk_hold(&directory->chunk);
+		copy->runs[copy->nruns++] = directory->number;
+	}
+	copy->upto = build->upto;
+	copy->block = build->block;
+	copy->full = build->full;
+	build->set->used_at = GetCurrentTimestamp();
+	cb_set_unlock(build->set);
+	return true;
+}
+
+/*
+ * Pins the newest runs that are to be merged into one: as many as are not much
+ * longer than those before them together, two at least.  Returns how many; 0:
+ * the copy has been given up, or one run cannot have what two have.
+ */
+static int
+cb_shared_pin_newest(const CbSharedBuild *build, const CbSharedRun **runs)
+{
+	CbSharedCopy *copy = &build->set->copy;
+	uint64		sum = 0;
+	uint32		nmembers = 0;
+	int			n = 0;
+
+	if (!cb_shared_lock(build))
+		return 0;
+	while (n < copy->nruns)
+	{
+		uint32		directory = copy->runs[copy->nruns - 1 - n];
+
+		runs[n] = cb_shared_run(directory);
+		nmembers += runs[n]->nmembers;
+		if (nmembers > cb_shared_run_max_members() ||
+			(n >= 2 && runs[n]->nentries > 2 * sum))
+			break;
+		cb_slot_pin(&cb_pool_chunks[directory]);
+		sum += runs[n++]->nentries;
+	}
+	cb_set_unlock(build->set);
+	return n >= 2 ? n : 0;
+}
+
+/* Makes the runs fewer; false: there is no room, or no copy any more. */
+static bool
+cb_shared_merge(const CbSharedBuild *build)
+{
+	const CbSharedRun *runs[CB_SHARED_MAX_RUNS];
+	int			n = cb_shared_pin_newest(build, runs);
+	CbPoolChunk *merged;
+
+	if (n == 0)
+		return false;
+	CB_TEST_POINT("shared-merge");
+	merged = cb_shared_run_merge(build->kd, build->set, runs, n, build->tail);
+	return merged != NULL && cb_shared_install(build, merged, n);
+}
+
+/*
+ * Journal pages that are sorted at a time.  An entry takes about six times its
+ * place in the journal meanwhile, so that is work_mem.  In a run it takes not
+ * twice as much.
+ */
+#define CB_SHARED_MIN_PAGES		16
+
+static uint64
+cb_shared_piece(void)
+{
+	uint64		memory = (uint64) work_mem * 1024 / 6 / BLCKSZ;
+	uint64		run = (uint64) cb_shared_run_max_members() * cb_pool->chunk_size /
+		2 / BLCKSZ;
+
+	return Max(Min(memory, run), CB_SHARED_MIN_PAGES);
+}
+
+/*
+ * Adds a piece of the journal to the copy; *more: it goes on behind that.
+ * False: there is no room, or no copy any more.
+ */
+static bool
+cb_shared_add_piece(CbSharedBuild *build, bool *more)
+{
+	CbPos		end = Min(build->limit,
+						  CbPosMake(CbPosSeq(build->upto) + cb_shared_piece(),
+									CB_JOURNAL_FIRST));
+	CbPoolChunk *directory = NULL;
+	CbReader	reader;
+
+	*more = true;
+	cb_read_begin(&reader, build->kd->rel, CurrentMemoryContext, build->upto,
+				  build->block, end);
+	if (!cb_read_to_head(build->kd, &reader, NULL))
+	{
+		/* the tail has moved past it, or this raises an error */
+		cb_walk_restart(&reader.walk);
+		return true;
+	}
+	cb_stat_add(build->kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
+	CB_TEST_POINT("shared-read");
+	if (reader.n > 0)
+	{
+		int			n = cb_journal_sort(build->kd, reader.entries, reader.n);
+
+		directory = cb_shared_run_write(build->kd, build->set, reader.entries, n);
+		if (directory == NULL)
+			return false;
+	}
+	*more = reader.pos >= end && reader.pos < build->limit;
+	build->upto = reader.pos;
+	build->block = reader.walk.block;
+	if (reader.full.seq != 0)
+		build->full = reader.full;
+	CB_TEST_POINT("shared-write");
+	return cb_shared_install(build, directory, 0);
+}
+
+/*
+ * Goes on with the copy: merges runs, if there can be no more of them, or adds
+ * a piece.  *more: there is more to do.  False: as cb_shared_add_piece().
+ */
+static bool
+cb_shared_go_on(CbSharedBuild *build, bool *more)
+{
+	*more = false;
+	if (!cb_shared_look(build))
+		return false;
+	if (build->block == InvalidBlockNumber || build->upto >= build->limit)
+		return true;
+	if (build->set->copy.nruns < CB_SHARED_MAX_RUNS)
+		return cb_shared_add_piece(build, more);
+	*more = true;
+	return cb_shared_merge(build);
+}
+
+/* Builds up to the journal's head, or the limit; false: not as far. */
+static bool
+cb_shared_build(CbSharedBuild *build)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
+											  "cache_batch shared copy",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	CbSlotMark	mark = cb_slot_mark();
+	bool		more = true;
+	bool		built = true;
+
+	(void) cb_key_prepare_hash(build->kd);
+	while (more && built)
+	{
+		CHECK_FOR_INTERRUPTS();
+		built = cb_shared_go_on(build, &more);
+		cb_slot_release_to(mark);
+		MemoryContextReset(cxt);
+	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+	build->set->copy.failed_at = built ? 0 : GetCurrentTimestamp();
+	return built;
+}
+
+/* ---------- one builder at a time ---------- */
+
+/* Was there no room a moment ago? */
+static bool
+cb_shared_has_failed(const CbBucketSet *set)
+{
+	TimestampTz failed_at = set->copy.failed_at;
+
+	return failed_at != 0 &&
+		!TimestampDifferenceExceeds(failed_at, GetCurrentTimestamp(),
+									CB_SHARED_RETRY_MS);
+}
+
+static void
+cb_shared_end_build(void)
+{
+	CbBucketSet *set = cb_shared_building;
+
+	if (set == NULL)
+		return;
+	cb_shared_building = NULL;
+	cb_store_release(&set->copy.builder, 0);
+	ConditionVariableBroadcast(&set->cv);
+}
+
+static void
+cb_shared_exit(int code, Datum arg)
+{
+	cb_shared_end_build();
+}
+
+/* Becomes the builder; false: another process is. */
+static bool
+cb_shared_begin_build(CbBucketSet *set)
+{
+	static bool registered = false;
+	uint32		none = 0;
+
+	if (!registered)
+	{
+		before_shmem_exit(cb_shared_exit, (Datum) 0);
+		registered = true;
+	}
+	if (!cb_swap_if(&set->copy.builder, &none, GetNumberFromPGProc(MyProc) + 1))
+		return false;
+	cb_shared_building = set;
+	return true;
+}
+
+/* Waits for the builder to be done; false: it takes long, or another did. */
+static bool
+cb_shared_wait(CbBucketSet *set)
+{
+	static TimestampTz late_at = 0;
+	TimestampTz began = GetCurrentTimestamp();
+	bool		late = false;
+
+	if (late_at != 0 &&
+		!TimestampDifferenceExceeds(late_at, began, CB_SHARED_NO_WAIT_MS))
+		return false;
+	/* there are other reasons to be woken than that it is done */
+	ConditionVariablePrepareToSleep(&set->cv);
+	while (!late && cb_load_acquire(&set->copy.builder) != 0)
+	{
+		(void) ConditionVariableTimedSleep(&set->cv, CB_SHARED_LOOK_MS,
+										   cb_wait_event(CB_WAIT_SHARED_COPY));
+		late = TimestampDifferenceExceeds(began, GetCurrentTimestamp(),
+										  CB_SHARED_WAIT_MS);
+	}
+	ConditionVariableCancelSleep();
+	late_at = late ? GetCurrentTimestamp() : 0;
+	return !late;
+}
+
+/*
+ * Brings the index's shared copy up to the journal's head or the limit, the
+ * end of an entry, or has seen another process do so.  An index that should
+ * have one gets it here.  False: it cannot have one, the pool has no room, or
+ * the other process takes long; the caller reads the journal by itself.
+ *
+ * No LWLock is held.  Also in recovery.  Comparisons run; one that uses the
+ * index that it compares for gets an error (C11), and while it uses another
+ * one that has no copy built.  Raises errors; what was added before stays.
+ */
+bool
+cb_shared_extend(CbKeyDesc *kd, CbPos limit)
+{
+	CbBucketSet *set = cb_set_find_or_make(kd->rel);
+	CbSharedBuild build = {.kd = kd,.set = set,.limit = limit};
+	volatile bool built = false;
+	CbSlotMark	mark = cb_slot_mark();
+
+	if (set != NULL && set == cb_shared_building)
+		cb_report_reentry(kd->rel);
+	if (set == NULL || cb_shared_building != NULL || cb_shared_has_failed(set) ||
+		!cb_slot_has_room(CB_SHARED_MAX_RUNS + 1, 0))
+		return false;
+	if (!cb_shared_begin_build(set))
+		return cb_shared_wait(set);
+	build.serial = set->copy.serial;
+	PG_TRY();
+	{
+		built = cb_shared_build(&build);
+	}
+	PG_FINALLY();
+	{
+		cb_slot_release_to(mark);
+		cb_shared_end_build();
+	}
+	PG_END_TRY();
+	return built;
+}
+
+/* ---------- reading ---------- */
+
+/* Notes that the copy is used, about twice a second: others read that. */
+static inline void
+cb_shared_note_use(CbBucketSet *set)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (TimestampDifferenceExceeds(set->used_at, now, CB_SHARED_IDLE_MS / 2))
+		set->used_at = now;
+}
+
+/* Is the page still as it was when the copy was made? */
+static bool
+cb_shared_is_of(Relation rel, const CbJournalPage *full)
+{
+	CbJournalWalk walk;
+	Page		page;
+	bool		same;
+
+	if (full->seq == 0)
+		return true;
+	if (full->block >= RelationGetNumberOfBlocks(rel))
+		return false;
+	cb_walk_begin(&walk, rel, full->block, full->seq);
+	page = cb_walk_lock(&walk);
+	if (page == NULL)
+		return false;
+	same = PageGetLSN(page) == full->lsn;
+	cb_walk_unlock(&walk);
+	return same;
+}
+
+/*
+ * At a backend's first use of a copy: a file can have been replaced by another
+ * with the same name and build id (a database made again, U22), of which no
+ * standby is told otherwise.  Then the page is another, as it is if the tail has
+ * passed it, and the copy is given up.
+ */
+static void
+cb_shared_check(Relation rel, CbBucketSet *set)
+{
+	CbJournalPage full;
+	uint32		serial;
+
+	cb_set_share(set);
+	full = set->copy.full;
+	serial = set->copy.serial;
+	LWLockRelease(&set->lock);
+	if (cb_shared_is_of(rel, &full))
+		return;
+	(void) cb_set_lock(set, true);
+	if (set->copy.serial == serial)
+		cb_shared_forget(set);
+	cb_set_unlock(set);
+}
+
+/*
+ * How far the index's shared copy reaches, and in *block the page where it
+ * ends; 0: there is none, or the slot has no room for it.  A scan asks this
+ * before it reads the tail.  Takes set->lock, shared, for a moment, if there is
+ * a copy; the first time pages are read, and errors can be raised.
+ */
+CbPos
+cb_shared_end(Relation rel, BlockNumber *block)
+{
+	CbBucketSet *set = cb_set_find(rel);
+	CbPos		upto = 0;
+
+	if (set == NULL || set->copy.upto == 0 ||
+		!cb_slot_has_room(CB_SHARED_MAX_RUNS, 0))
+		return 0;
+	if (cb_set_is_first_copy(rel))
+		cb_shared_check(rel, set);
+	cb_set_share(set);
+	if (cb_set_is_current(set, rel))
+	{
+		upto = set->copy.upto;
+		*block = set->copy.block;
+	}
+	LWLockRelease(&set->lock);
+	return upto;
+}
+
+/*
+ * Pins the copy's runs for a window of a scan that has read this tail, and the
+ * journal by itself from the position on, cb_shared_end()'s; 0: all of it.
+ * False: the copy does not reach as far any more, to either side, or the slot
+ * has no room; the scan begins anew.  Runs whose entries are all below the tail
+ * are left out.
+ *
+ * Takes set->lock, shared, for a moment.  The slot's mark from before releases
+ * the runs.
+ */
+bool
+cb_shared_pin(Relation rel, CbPos from, CbPos tail, CbSharedView *view)
+{
+	CbBucketSet *set;
+	CbSharedCopy *copy;
+	bool		reaches;
+
+	view->nruns = 0;
+	if (from <= tail)
+		return true;
+	set = cb_set_find(rel);
+	if (set == NULL || !cb_slot_has_room(CB_SHARED_MAX_RUNS, 0))
+		return false;
+	copy = &set->copy;
+	cb_set_share(set);
+	reaches = cb_set_is_current(set, rel) && copy->upto >= from &&
+		copy->tail <= tail;
+	for (int i = copy->nruns - 1; reaches && i >= 0; i--)
+	{
+		CbSharedRun *run = cb_shared_run(copy->runs[i]);
+
+		if (run->max_pos < tail)
+			continue;
+		cb_slot_pin(&cb_pool_chunks[copy->runs[i]]);
+		view->runs[view->nruns++] = run;
+	}
+	LWLockRelease(&set->lock);
+	if (reaches)
+		cb_shared_note_use(set);
+	return reaches;
+}

@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_shared_run.c
+ *	  Sorted parts of shared copies: written once, then read by all.
+ *
+ * A run is a chunk, its directory, and those that the directory names, its
+ * members, which have the entries in order.  All are of the pool, and in no
+ * bucket's list.
+ *
+ * While a run is written nobody else knows of it: the directory is pinned by
+ * the writer's slot alone, and goes with its members if that is released after
+ * an error.  What is listed in a shared copy never changes.  It is held by
+ * that copy, and by the slots of those who read it; the last one to let go
+ * frees it.  The directory is in the state RETIRED all the time, since it can
+ * come to its end at any of these moments.
+ *
+ * Of equal entries a run has one, the one that is in the journal longest: the
+ * TID of an earlier one can have been used again, so its bytes can differ
+ * (I11).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "bucket/cb_bucket.h"
+#include "lib/binaryheap.h"
+#include "miscadmin.h"
+
+/* a run that is written */
+typedef struct CbSharedWriter
+{
+	const CbKeyDesc *kd;
+	const CbBucketSet *set;		/* the index's */
+	CbPoolChunk *directory;
+	CbSharedRun *run;
+	CbPoolChunk *member;		/* the last one, which takes entries, or NULL */
+	union
+	{
+		IndexTupleData itup;
+		char		data[INDEX_SIZE_MASK + 1 + sizeof(CbPos)];
+	}			entry;			/* with its position */
+} CbSharedWriter;
+
+/* ---------- writing ---------- */
+
+/* How many members a run can have: as many as its directory has room for. */
+uint32
+cb_shared_run_max_members(void)
+{
+	return (cb_pool->chunk_size - offsetof(CbSharedRun, members)) /
+		sizeof(CbSharedMember);
+}
+
+/* Where there are buckets half of the pool is theirs. */
+static bool
+cb_shared_may_grow(void)
+{
+	return RecoveryInProgress() ||
+		cb_freelist_count(&cb_pool->free_chunks) > cb_pool->nchunks / 2;
+}
+
+/*
+ * A chunk for the run, CB_NONE: no room.  For it the copy of another index
+ * goes that was not used for longest.
+ */
+static uint32
+cb_shared_open_chunk(const CbSharedWriter *writer)
+{
+	uint32		number;
+
+	do
+	{
+		number = cb_shared_may_grow() ? cb_pool_open_chunk() : CB_NONE;
+	} while (number == CB_NONE && cb_shared_evict(writer->set, true));
+	return number;
+}
+
+/* Begins a run; false: no room.  The slot has room for a pin. */
+static bool
+cb_shared_begin_run(CbSharedWriter *writer, const CbKeyDesc *kd,
+					const CbBucketSet *set)
+{
+	uint32		number;
+
+	writer->kd = kd;
+	writer->set = set;
+	writer->member = NULL;
+	number = cb_shared_open_chunk(writer);
+	if (number == CB_NONE)
+		return false;
+	writer->directory = &cb_pool_chunks[number];
+	writer->run = cb_shared_run(number);
+	memset(writer->run, 0, offsetof(CbSharedRun, members));
+	writer->run->has_numbers = kd->is_number;
+	writer->directory->is_directory = true;
+	cb_chunk_set_state(&writer->directory->chunk, CB_CHUNK_RETIRED);
+	cb_slot_adopt(writer->directory);
+	return true;
+}
+
+/* Adds a member that begins with the entry; false: no room. */
+static bool
+cb_shared_add_member(CbSharedWriter *writer, IndexTuple itup)
+{
+	CbSharedRun *run = writer->run;
+	CbSharedMember *member = &run->members[run->nmembers];
+	uint32		number;
+
+	if (run->nmembers == cb_shared_run_max_members())
+		return false;
+	number = cb_shared_open_chunk(writer);
+	if (number == CB_NONE)
+		return false;
+	member->chunk = number;
+	run->has_numbers = run->has_numbers && cb_key_get_number(itup, &member->number);
+	run->nmembers++;
+	writer->member = &cb_pool_chunks[number];
+	return true;
+}
+
+/* Adds an entry, right of those before; false: no room. */
+static bool
+cb_shared_add(CbSharedWriter *writer, const CbSortEntry *entry)
+{
+	Size		size = MAXALIGN(IndexTupleSize(entry->itup));
+	CbPoolChunk *member = writer->member;
+
+	if (member == NULL || cb_chunk_room(&member->chunk) < size + sizeof(CbPos))
+	{
+		if (!cb_shared_add_member(writer, entry->itup))
+			return false;
+		member = writer->member;
+
+		/* a damaged page: who reads it without the copy may get on */
+		if (cb_chunk_room(&member->chunk) < size + sizeof(CbPos))
+			return false;
+	}
+	memcpy(writer->entry.data, entry->itup, IndexTupleSize(entry->itup));
+	memcpy(writer->entry.data + size, &entry->pos, sizeof(CbPos));
+	if (writer->kd->hash != CB_HASH_NONE)
+		cb_filter_add(cb_pool_filter(member->number), cb_pool->filter_lines,
+					  entry->first_null ? 0 : cb_key_hash(writer->kd, entry->first));
+	cb_chunk_append(&member->chunk, writer->entry.data, size + sizeof(CbPos));
+	writer->run->nentries++;
+	writer->run->max_pos = Max(writer->run->max_pos, entry->pos);
+	return true;
+}
+
+/*
+ * Writes a run of n entries, sorted, no two of them equal; returns its
+ * directory, which the slot has pinned, or NULL: the pool has no room.  set is
+ * the index's bucket set, whose copy is left alone.
+ *
+ * No LWLock is held; hashes are made, so an error can be raised.  The caller
+ * releases the slot to a mark from before, after an error or NULL, too.
+ */
+CbPoolChunk *
+cb_shared_run_write(const CbKeyDesc *kd, const CbBucketSet *set,
+					const CbSortEntry *entries, int n)
+{
+	CbSharedWriter writer;
+
+	if (!cb_shared_begin_run(&writer, kd, set))
+		return NULL;
+	for (int i = 0; i < n; i++)
+	{
+		if (i % 1024 == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (!cb_shared_add(&writer, &entries[i]))
+			return NULL;
+	}
+	return writer.directory;
+}
+
+/* Frees the members of a run whose directory is freed.  Waits for nothing. */
+void
+cb_shared_run_free_members(CbPoolChunk *directory)
+{
+	CbSharedRun *run = cb_shared_run(directory->number);
+
+	for (uint32 i = 0; i < run->nmembers; i++)
+	{
+		CbPoolChunk *member = &cb_pool_chunks[run->members[i].chunk];
+
+		cb_chunk_set_state(&member->chunk, CB_CHUNK_RETIRED);
+		(void) cb_chunk_release(&member->chunk);
+		cb_pool_free_chunk(member);
+	}
+}
+
+/* ---------- merging ---------- */
+
+/* a run that is merged */
+typedef struct CbSharedInput
+{
+	const CbKeyDesc *kd;
+	const CbSharedRun *run;
+	int			age;			/* 0: the newest */
+	uint32		member;			/* where it is, ... */
+	uint32		rank;			/* ... in which */
+	IndexTuple	itup;			/* its next entry */
+} CbSharedInput;
+
+/* Finds the input's next entry, from its place on; false: there is none. */
+static bool
+cb_shared_settle_input(CbSharedInput *input, CbPos tail)
+{
+	for (; input->member < input->run->nmembers; input->member++)
+	{
+		const CbChunk *chunk = cb_shared_run_member(input->run, input->member);
+		uint32		n = cb_chunk_count(chunk);
+
+		for (; input->rank < n; input->rank++)
+		{
+			input->itup = (IndexTuple) cb_chunk_entry(chunk, input->rank);
+			if (cb_shared_run_pos(input->itup) >= tail)
+				return true;
+		}
+		input->rank = 0;
+	}
+	return false;
+}
+
+/* The heap's first is the least entry, of equal ones the newest. */
+static int
+cb_shared_compare_inputs(Datum a, Datum b, void *arg)
+{
+	CbSharedInput *x = (CbSharedInput *) DatumGetPointer(a);
+	CbSharedInput *y = (CbSharedInput *) DatumGetPointer(b);
+	int			cmp = cb_key_compare(arg, x->itup, y->itup);
+
+	return cmp != 0 ? -cmp : y->age - x->age;
+}
+
+/* Adds what the heap's inputs have; false: no room. */
+static bool
+cb_shared_add_inputs(CbSharedWriter *writer, binaryheap *heap, CbPos tail)
+{
+	IndexTuple	last = NULL;
+
+	for (int64 i = 0; !binaryheap_empty(heap); i++)
+	{
+		CbSharedInput *input = (CbSharedInput *) DatumGetPointer(binaryheap_first(heap));
+		CbSortEntry entry;
+
+		if (i % 1024 == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (last == NULL || cb_key_compare(writer->kd, last, input->itup) != 0)
+		{
+			cb_key_fill_sort_entry(writer->kd, &entry, input->itup);
+			entry.pos = cb_shared_run_pos(input->itup);
+			if (!cb_shared_add(writer, &entry))
+				return false;
+			last = input->itup;
+		}
+		input->rank++;
+		if (cb_shared_settle_input(input, tail))
+			binaryheap_replace_first(heap, PointerGetDatum(input));
+		else
+			(void) binaryheap_remove_first(heap);
+	}
+	return true;
+}
+
+/*
+ * Writes a run of what n runs have at tail or above; they are given from the
+ * newest on, are pinned, and stay as they are.  Otherwise as
+ * cb_shared_run_write(); comparisons run.  The run can be empty.
+ */
+CbPoolChunk *
+cb_shared_run_merge(const CbKeyDesc *kd, const CbBucketSet *set,
+					const CbSharedRun **runs, int n, CbPos tail)
+{
+	CbSharedWriter writer;
+	CbSharedInput inputs[CB_SHARED_MAX_RUNS];
+	binaryheap *heap;
+	bool		written;
+
+	if (!cb_shared_begin_run(&writer, kd, set))
+		return NULL;
+	heap = binaryheap_allocate(n, cb_shared_compare_inputs, unconstify(CbKeyDesc *, kd));
+	for (int i = 0; i < n; i++)
+	{
+		inputs[i] = (CbSharedInput) {.kd = kd,.run = runs[i],.age = i};
+		if (cb_shared_settle_input(&inputs[i], tail))
+			binaryheap_add_unordered(heap, PointerGetDatum(&inputs[i]));
+	}
+	binaryheap_build(heap);
+	written = cb_shared_add_inputs(&writer, heap, tail);
+	binaryheap_free(heap);
+	return written ? writer.directory : NULL;
+}
+
+/* ---------- searching ---------- */
+
+/* Does member i begin left of the bound? */
+static inline bool
+cb_shared_begins_left(const CbKeyDesc *kd, const CbSharedRun *run, uint32 i,
+					  const CbBound *bound)
+{
+	if (run->has_numbers && bound->kind == CB_BOUND_KEYS && bound->is_number)
+	{
+		int64		number = DatumGetInt64(bound->keys[0].sk_argument);
+
+		if (run->members[i].number != number)
+			return run->members[i].number < number;
+	}
+	return cb_key_compare_bound(kd, bound,
+								(IndexTuple) cb_chunk_entry(cb_shared_run_member(run, i), 0)) <= 0;
+}
+
+/* How many members begin left of the bound. */
+static uint32
+cb_shared_search_members(const CbKeyDesc *kd, const CbSharedRun *run,
+						 const CbBound *bound)
+{
+	uint32		low = 0;
+	uint32		high = run->nmembers;
+
+	while (low < high)
+	{
+		uint32		mid = low + (high - low) / 2;
+
+		if (cb_shared_begins_left(kd, run, mid, bound))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/*
+ * The place of a bound in a pinned run, which has entries.  Comparisons run;
+ * takes no lock.
+ */
+void
+cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
+				   const CbBound *bound, CbSharedPlace *place)
+{
+	uint32		nleft = cb_shared_search_members(kd, run, bound);
+	const CbChunk *chunk;
+	int			low;
+	int			high;
+
+	place->member = nleft == 0 ? 0 : nleft - 1;
+	chunk = cb_shared_run_member(run, place->member);
+	low = nleft == 0 ? 0 : 1;
+	high = nleft == 0 ? 0 : cb_chunk_count(chunk);
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (cb_key_compare_bound(kd, bound, (IndexTuple) cb_chunk_entry(chunk, mid)) <= 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	place->rank = low;
+}
+
+/*
+ * May the run have entries with this hash of the first column beside the
+ * place, which is at one of the value's ends?  They are in this member, or
+ * begin with the next.  Takes no lock, cannot fail.
+ */
+bool
+cb_shared_run_may_hold(const CbSharedRun *run, const CbSharedPlace *place, uint32 hash)
+{
+	uint32		last = Min(place->member + 1, run->nmembers - 1);
+
+	for (uint32 i = place->member; i <= last; i++)
+	{
+		if (cb_filter_may_hold(cb_pool_filter(run->members[i].chunk),
+							   cb_pool->filter_lines, hash))
+			return true;
+	}
+	return false;
+}
