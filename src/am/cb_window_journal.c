@@ -145,6 +145,11 @@ cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 	CbUpper    *upper = anew || limit < CB_POS_MAX ? NULL :
 		cb_copy_acquire_again(&so->kd);
 
+	if (upper != NULL && upper->nruns > 0 && cb_shared_is_due(so->kd.rel))
+	{
+		upper = NULL;
+		npages = 0;
+	}
 	while (upper == NULL)
 	{
 		BlockNumber block = InvalidBlockNumber;
@@ -152,7 +157,10 @@ cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 
 		CHECK_FOR_INTERRUPTS();
 		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
-		if (upper != NULL || cb_shared_extend(&so->kd, limit))
+		if (upper != NULL)
+			break;
+		npages = CB_WINDOW_OWN_PAGES;
+		if (cb_shared_extend(&so->kd, limit))
 			continue;
 		npages = cb_window_own_pages(so->kd.rel);
 		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
@@ -293,6 +301,29 @@ cb_window_place_pos(CbScanOpaque so)
 }
 
 /*
+ * Finds the place of so->pos in the shared runs, and leaves out those that have
+ * nothing with the value that the window is for.
+ */
+static void
+cb_window_place_shared(CbScanOpaque so)
+{
+	CbSharedView *view = &so->shared;
+	int			kept = 0;
+
+	for (int i = 0; i < view->nruns; i++)
+	{
+		const CbSharedRun *run = view->runs[i];
+		CbSharedPlace *place = &view->places[kept];
+
+		cb_shared_run_seek(&so->kd, run, &so->pos.bound, place);
+		if (so->view.has_hash && !cb_shared_run_may_hold(run, place, so->view.hash))
+			continue;
+		view->runs[kept++] = run;
+	}
+	view->nruns = kept;
+}
+
+/*
  * Gets the scan its view of the journal, and the place of so->pos in it.  The
  * view stays until the next rescan, and is got anew if the index has got or
  * lost its buckets.  Comparison functions run; pages of the journal are read.
@@ -311,23 +342,8 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 		cb_window_copy_bucket(scan, dir);
 		cb_window_get_upper(scan, dir);
 	}
+	cb_window_place_shared(so);
 	cb_window_place_pos(so);
-}
-
-/* Adds what the shared copy has from the near bound on. */
-static void
-cb_window_open_shared(CbScanOpaque so, CbMerge *merge, const CbBound *near)
-{
-	for (int i = 0; i < so->shared.nruns; i++)
-	{
-		const CbSharedRun *run = so->shared.runs[i];
-		CbSharedPlace place;
-
-		cb_shared_run_seek(&so->kd, run, near, &place);
-		if (so->view.has_hash && !cb_shared_run_may_hold(run, &place, so->view.hash))
-			continue;
-		cb_merge_add_shared(merge, run, &place);
-	}
 }
 
 /*
@@ -341,7 +357,8 @@ cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	CbUpper    *upper = so->upper;
 	ScanDirection dir = (ScanDirection) merge->step;
 
-	cb_window_open_shared(so, merge, &near->bound);
+	for (int i = 0; i < so->shared.nruns; i++)
+		cb_merge_add_shared(merge, so->shared.runs[i], &so->shared.places[i]);
 	far->upper_serial = so->upper_serial;
 	for (int i = 0; i < upper->nruns; i++)
 	{

@@ -140,6 +140,7 @@ typedef struct CbSharedCopy
 	BlockNumber block;			/* the page of upto */
 	CbJournalPage full;			/* one that it has all of, to know the journal
 								 * by */
+	TimestampTz extended_at;	/* a hint */
 	TimestampTz failed_at;		/* when there was no room; a hint */
 	uint32		nruns;
 	uint32		runs[CB_SHARED_MAX_RUNS];	/* their directories, oldest first */
@@ -408,13 +409,6 @@ typedef struct CbSharedRun
 	CbSharedMember members[FLEXIBLE_ARRAY_MEMBER];
 } CbSharedRun;
 
-/* what a scan has pinned of one */
-typedef struct CbSharedView
-{
-	int			nruns;
-	const CbSharedRun *runs[CB_SHARED_MAX_RUNS];	/* newest first */
-} CbSharedView;
-
 /* a place between two entries of a run: so many of this member lie left */
 typedef struct CbSharedPlace
 {
@@ -422,7 +416,16 @@ typedef struct CbSharedPlace
 	int			rank;
 } CbSharedPlace;
 
+/* what a scan has pinned of one, newest first, and where it begins there */
+typedef struct CbSharedView
+{
+	int			nruns;
+	const CbSharedRun *runs[CB_SHARED_MAX_RUNS];
+	CbSharedPlace places[CB_SHARED_MAX_RUNS];
+} CbSharedView;
+
 extern CbPos cb_shared_end(Relation rel, BlockNumber *block);
+extern bool cb_shared_is_due(Relation rel);
 extern bool cb_shared_extend(CbKeyDesc *kd, CbPos limit);
 extern bool cb_shared_pin(Relation rel, CbPos from, CbPos tail,
 						  CbSharedView *view);

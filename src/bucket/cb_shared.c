@@ -52,6 +52,9 @@
 /* ... and how long it does not wait after that */
 #define CB_SHARED_NO_WAIT_MS	10000
 
+/* what a copy lacks is little, but is added to it after so long */
+#define CB_SHARED_DUE_MS	1000
+
 /* how long nobody builds after there was no room */
 #define CB_SHARED_RETRY_MS	1000
 
@@ -232,7 +235,7 @@ cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
 	copy->upto = build->upto;
 	copy->block = build->block;
 	copy->full = build->full;
-	build->set->used_at = GetCurrentTimestamp();
+	copy->extended_at = build->set->used_at = GetCurrentTimestamp();
 	cb_set_unlock(build->set);
 	return true;
 }
@@ -457,6 +460,20 @@ cb_shared_wait(CbBucketSet *set)
 	ConditionVariableCancelSleep();
 	late_at = late ? GetCurrentTimestamp() : 0;
 	return !late;
+}
+
+/*
+ * Is there a shared copy of the index's journal that has not been extended for
+ * some time?  Takes no lock: a hint.
+ */
+bool
+cb_shared_is_due(Relation rel)
+{
+	const CbBucketSet *set = cb_set_find(rel);
+
+	return set != NULL && set->copy.upto != 0 &&
+		TimestampDifferenceExceeds(set->copy.extended_at, GetCurrentTimestamp(),
+								   CB_SHARED_DUE_MS);
 }
 
 /*
