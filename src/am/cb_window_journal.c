@@ -187,6 +187,8 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 	if (cb_set_journal_is_empty(so->kd.rel, &now))
 		return cb_window_acquire_none(so, snapshot,
 									  cb_rel_cache(so->kd.rel)->journal_tail);
+	if (view->attach_id == 0 && !anew && cb_copy_acquire_empty(&so->kd, &so->none))
+		return &so->none;
 	if (so->upper_cxt == NULL)
 		so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
 											  ALLOCSET_SMALL_SIZES);
@@ -308,17 +310,15 @@ static void
 cb_window_place_shared(CbScanOpaque so)
 {
 	CbSharedView *view = &so->shared;
+	const uint32 *hash = so->view.has_hash ? &so->view.hash : NULL;
 	int			kept = 0;
 
 	for (int i = 0; i < view->nruns; i++)
 	{
 		const CbSharedRun *run = view->runs[i];
-		CbSharedPlace *place = &view->places[kept];
 
-		cb_shared_run_seek(&so->kd, run, &so->pos.bound, place);
-		if (so->view.has_hash && !cb_shared_run_may_hold(run, place, so->view.hash))
-			continue;
-		view->runs[kept++] = run;
+		if (cb_shared_run_seek(&so->kd, run, &so->pos.bound, hash, &view->places[kept]))
+			view->runs[kept++] = run;
 	}
 	view->nruns = kept;
 }

@@ -443,10 +443,9 @@ extern CbPoolChunk *cb_shared_run_merge(const CbKeyDesc *kd,
 										CbPos tail);
 extern uint32 cb_shared_run_max_members(void);
 extern void cb_shared_run_free_members(CbPoolChunk *directory);
-extern void cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
-							   const CbBound *bound, CbSharedPlace *place);
-extern bool cb_shared_run_may_hold(const CbSharedRun *run,
-								   const CbSharedPlace *place, uint32 hash);
+extern bool cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
+							   const CbBound *bound, const uint32 *hash,
+							   CbSharedPlace *place);
 
 static inline CbSharedRun *
 cb_shared_run(uint32 directory)

@@ -331,12 +331,33 @@ cb_shared_search_members(const CbKeyDesc *kd, const CbSharedRun *run,
 }
 
 /*
- * The place of a bound in a pinned run, which has entries.  Comparisons run;
- * takes no lock.
+ * May the run have entries with this hash of the first column beside a bound at
+ * one of the value's ends, which is in this member?  They are in that, or begin
+ * with the next.
  */
-void
+static bool
+cb_shared_may_hold(const CbSharedRun *run, uint32 member, uint32 hash)
+{
+	uint32		last = Min(member + 1, run->nmembers - 1);
+
+	for (uint32 i = member; i <= last; i++)
+	{
+		if (cb_filter_may_hold(cb_pool_filter(run->members[i].chunk),
+							   cb_pool->filter_lines, hash))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The place of a bound in a pinned run, which has entries.  hash: only those
+ * with one value of the first column are wanted, at whose end the bound is;
+ * NULL: all.  False: it has none that are wanted.  Comparisons run; takes no
+ * lock.
+ */
+bool
 cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
-				   const CbBound *bound, CbSharedPlace *place)
+				   const CbBound *bound, const uint32 *hash, CbSharedPlace *place)
 {
 	uint32		nleft = cb_shared_search_members(kd, run, bound);
 	const CbChunk *chunk;
@@ -344,6 +365,8 @@ cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
 	int			high;
 
 	place->member = nleft == 0 ? 0 : nleft - 1;
+	if (hash != NULL && !cb_shared_may_hold(run, place->member, *hash))
+		return false;
 	chunk = cb_shared_run_member(run, place->member);
 	low = nleft == 0 ? 0 : 1;
 	high = nleft == 0 ? 0 : cb_chunk_count(chunk);
@@ -357,23 +380,5 @@ cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
 			high = mid;
 	}
 	place->rank = low;
-}
-
-/*
- * May the run have entries with this hash of the first column beside the
- * place, which is at one of the value's ends?  They are in this member, or
- * begin with the next.  Takes no lock, cannot fail.
- */
-bool
-cb_shared_run_may_hold(const CbSharedRun *run, const CbSharedPlace *place, uint32 hash)
-{
-	uint32		last = Min(place->member + 1, run->nmembers - 1);
-
-	for (uint32 i = place->member; i <= last; i++)
-	{
-		if (cb_filter_may_hold(cb_pool_filter(run->members[i].chunk),
-							   cb_pool->filter_lines, hash))
-			return true;
-	}
-	return false;
+	return true;
 }

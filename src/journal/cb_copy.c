@@ -497,14 +497,12 @@ cb_copy_share(const CbCopy *copy, CbPos from)
 }
 
 /*
- * In recovery: what cb_copy_acquire() returned last, if nothing has been
- * replayed since that concerns the journal; else NULL.  Reads no page, takes no
- * lock; the result is as that.
+ * In recovery: the index's copy, if it has the journal to its head, and nothing
+ * has been replayed since that concerns that; else NULL.
  */
-CbUpper *
-cb_copy_acquire_again(const CbKeyDesc *kd)
+static CbCopy *
+cb_copy_find_current(Relation rel)
 {
-	Relation	rel = kd->rel;
 	Oid			indexoid = RelationGetRelid(rel);
 	CbRelCache *cache = cb_rel_cache(rel);
 	CbCopy	   *copy;
@@ -517,7 +515,36 @@ cb_copy_acquire_again(const CbKeyDesc *kd)
 		memcmp(copy->build_id, cache->build_id, CB_BUILD_ID_LEN) != 0 ||
 		!RelFileLocatorEquals(copy->file, rel->rd_locator))
 		return NULL;
-	return cb_copy_share(copy, copy->begin);
+	return copy;
+}
+
+/*
+ * What cb_copy_acquire() returned last, if that is good still; else NULL.
+ * Reads no page, takes no lock; the result is as that.
+ */
+CbUpper *
+cb_copy_acquire_again(const CbKeyDesc *kd)
+{
+	CbCopy	   *copy = cb_copy_find_current(kd->rel);
+
+	return copy == NULL ? NULL : cb_copy_share(copy, copy->begin);
+}
+
+/*
+ * The same if that has no entries: fills *upper, which is the caller's and need
+ * not be released.  False: it has, or is not good.
+ */
+bool
+cb_copy_acquire_empty(const CbKeyDesc *kd, CbUpper *upper)
+{
+	const CbCopy *copy = cb_copy_find_current(kd->rel);
+
+	if (copy == NULL || copy->nruns > 0)
+		return false;
+	memset(upper, 0, offsetof(CbUpper, runs));
+	upper->from = copy->begin;
+	upper->tail = copy->tail;
+	return true;
 }
 
 /*

@@ -145,6 +145,7 @@ extern CbUpper *cb_copy_acquire_piece(const CbKeyDesc *kd, Snapshot snapshot,
 									  CbPos limit, const CbBound *near,
 									  ScanDirection dir);
 extern CbUpper *cb_copy_acquire_again(const CbKeyDesc *kd);
+extern bool cb_copy_acquire_empty(const CbKeyDesc *kd, CbUpper *upper);
 extern int	cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
 extern void cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail,
 								 CbUpper *upper);
