@@ -108,8 +108,8 @@ cb_shared_forget(CbBucketSet *set)
 
 /*
  * Gives the relation's copy up if nobody needs it: all that it has is below the
- * tail, and so in lower levels, or the buckets have what lies above.  Waits for both locks of the bucket set; no LWLock is held on
- * entry.
+ * tail, and so in lower levels, or the buckets have what lies above.  Waits for
+ * both locks of the bucket set; no LWLock is held on entry.
  */
 void
 cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail)
