@@ -89,7 +89,8 @@ SELECT columns_are('cache_batch_stat_databases', ARRAY[
 SELECT columns_are('cache_batch_stat_buckets', ARRAY[
 	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
 	'buckets', 'chunks', 'entries', 'bytes', 'oldest_age', 'journal_bytes',
-	'swept', 'attached_at', 'failing_buckets', 'last_error']);
+	'swept', 'attached_at', 'failing_buckets', 'last_error', 'copied_entries',
+	'copied_bytes']);
 SELECT columns_are('cache_batch_stat_workers', ARRAY[
 	'pid', 'datid', 'datname', 'state', 'indexrelid', 'indexrelname',
 	'pending', 'requests', 'entries', 'last_error_code', 'last_error',
