@@ -53,6 +53,18 @@ sub insert_rows
 	return;
 }
 
+# The same into a table of id and k, with ids from the first one on.
+sub insert_ids
+{
+	my ($node, $db, $table, $first, $n) = @_;
+
+	$node->safe_psql($db, join '', map {
+		sprintf('INSERT INTO %s SELECT i, hashint8extended(i, 1) FROM generate_series(%d, %d) i;',
+			$table, $first + 100 * $_, $first + 100 * $_ + 99)
+	} 0 .. $n / 100 - 1);
+	return;
+}
+
 my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
 my $plain = 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;';
 my @queries = (
@@ -86,7 +98,7 @@ sub copied
 	return $node->safe_psql('postgres', "SELECT coalesce(sum(copied_entries), 0) FROM cache_batch_stat_buckets WHERE indexrelname = '$index'");
 }
 
-sub chunks_free
+sub chunks_used
 {
 	my ($node) = @_;
 
@@ -115,6 +127,23 @@ sub give_buckets
 	die 'no buckets';
 }
 
+# A session that holds an advisory lock.
+sub lock_holder
+{
+	my ($node, $key) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe("SELECT pg_advisory_lock($key)");
+	return $session;
+}
+
+sub await_waiter
+{
+	my ($node, $key) = @_;
+
+	return $node->poll_query_until('postgres', "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $key AND NOT granted)");
+}
+
 # A session that asks, and waits at a point until the holder's lock is gone; its process.
 my $holder;
 
@@ -124,8 +153,7 @@ sub waiting_at
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 
-	$holder = $node->background_psql('postgres');
-	$holder->query_safe('SELECT pg_advisory_lock(7)');
+	$holder = lock_holder($node, 7);
 	$session->query_until(qr/begun/, "$forced\nSET cache_batch.test_points = '$point=wait:7';\n\\echo begun\n$sql;\n");
 	ok($node->poll_query_until('postgres', "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $pid AND locktype = 'advisory' AND NOT granted)"),
 		"a session waits at $point");
@@ -181,42 +209,15 @@ $tiny->stop;
 # A run lies on both sides of the tail: it was sorted when VACUUM had not moved that.
 $primary->safe_psql('postgres', q(CREATE TABLE g (id bigint, k bigint) WITH (autovacuum_enabled = off); CREATE INDEX g_k ON g USING cachebatch (k)));
 
-sub insert_into_g
-{
-	my ($first, $n) = @_;
-
-	$primary->safe_psql('postgres', join '', map {
-		sprintf('INSERT INTO g SELECT i, hashint8extended(i, 1) FROM generate_series(%d, %d) i;', $first + 100 * $_, $first + 100 * $_ + 99)
-	} 0 .. $n / 100 - 1);
-	return;
-}
-
-# A session that holds an advisory lock.
-sub lock_holder
-{
-	my ($node, $key) = @_;
-	my $session = $node->background_psql('postgres');
-
-	$session->query_safe("SELECT pg_advisory_lock($key)");
-	return $session;
-}
-
-sub await_waiter
-{
-	my ($node, $key) = @_;
-
-	return $node->poll_query_until('postgres', "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $key AND NOT granted)");
-}
-
 # VACUUM empties the buckets twice: before it removes entries, and after their TIDs are
 # free.  It stops before it moves the tail, either time.
-insert_into_g(0, 3000);
+insert_ids($primary, 'postgres', 'g', 0, 3000);
 $primary->safe_psql('postgres', 'DELETE FROM g WHERE id % 2 = 0');
 my ($first, $counted) = (lock_holder($primary, 7), lock_holder($primary, 8));
 my $vacuum = $primary->background_psql('postgres', on_error_stop => 0);
 $vacuum->query_until(qr/begun/, "SET cache_batch.test_points = 'flush-truncate=wait:7,vacuum-counted=wait:8';\n\\echo begun\nVACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) g;\n");
 ok(await_waiter($primary, 7), 'VACUUM has not moved the tail');
-insert_into_g(10000, 2000);
+insert_ids($primary, 'postgres', 'g', 10000, 2000);
 $primary->wait_for_catchup($standby);
 my $in_g = 'SELECT count(*), sum(id) FROM g WHERE k > -9223372036854775807';
 my $size = $primary->safe_psql('postgres', q(SELECT pg_relation_size('g')));
@@ -227,7 +228,7 @@ ok(await_waiter($primary, 8), 'VACUUM has moved the tail');
 my $second = lock_holder($primary, 7);
 $counted->quit;
 ok(await_waiter($primary, 7), 'TIDs are free');
-insert_into_g(20000, 1000);
+insert_ids($primary, 'postgres', 'g', 20000, 1000);
 is($primary->safe_psql('postgres', q(SELECT pg_relation_size('g'))), $size, 'they are used again');
 $primary->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', "$forced $in_g"), $primary->safe_psql('postgres', "$plain $in_g"), 'standby, a run on both sides of the tail: answers');
@@ -256,8 +257,7 @@ $primary->safe_psql('postgres', q(
 	CREATE INDEX r_k ON r USING cachebatch (k) WITH (spill_threshold = '0')));
 give_buckets($primary, 'r');
 my $rows = 60000 - 1000 + $primary->safe_psql('postgres', 'SELECT count(*) FROM r WHERE id = 0');
-$primary->safe_psql('postgres', join '', map {
-	"INSERT INTO r SELECT i, hashint8extended(i, 1) FROM generate_series($_ * 100 + 100000, $_ * 100 + 100099) i;" } 1 .. 100);
+insert_ids($primary, 'postgres', 'r', 100100, 10000);
 $primary->wait_for_catchup($standby);
 my $by_k = 'SELECT count(*), sum(id) FROM r WHERE k > -9223372036854775807';
 $standby->safe_psql('postgres', "$forced $by_k");
@@ -266,8 +266,7 @@ $old->query_safe("$forced BEGIN; DECLARE q CURSOR FOR SELECT k FROM r WHERE k > 
 is(scalar split(/\n/, $old->query_safe('FETCH 1000 FROM q')), 1000, 'a cursor begins');
 $primary->safe_psql('postgres', q(SET cache_batch.test_spill = on; SET cache_batch.test_run_min = 1; SELECT cache_batch_flush('r_k')));
 is($primary->safe_psql('postgres', q(SELECT sum(runs) > 0 FROM cache_batch_ranges('r_k'))), 't', 'its entries are in runs');
-$primary->safe_psql('postgres', join '', map {
-	"INSERT INTO r SELECT i, hashint8extended(i, 1) FROM generate_series($_ * 100 + 200000, $_ * 100 + 200099) i;" } 1 .. 50);
+insert_ids($primary, 'postgres', 'r', 200100, 5000);
 $primary->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', "$forced $by_k"), $primary->safe_psql('postgres', "$plain $by_k"), 'a builder has seen the new tail');
 is(scalar split(/\n/, $old->query_safe('FETCH ALL FROM q')), $rows, 'the cursor misses nothing');
@@ -313,29 +312,19 @@ answers($standby, 'standby, truncated');
 
 # ---------- a database made again with the same OID (U22) ----------
 
-sub insert_into
-{
-	my ($db, $first, $n) = @_;
-
-	$primary->safe_psql($db, join '', map {
-		sprintf('INSERT INTO d SELECT i, hashint8extended(i, 1) FROM generate_series(%d, %d) i;', $first + 100 * $_, $first + 100 * $_ + 99)
-	} 0 .. $n / 100 - 1);
-	return;
-}
-
 $primary->safe_psql('postgres', 'CREATE DATABASE origin');
 $primary->safe_psql('origin', q(
 	CREATE EXTENSION cache_batch;
 	CREATE TABLE d (id bigint, k bigint) WITH (autovacuum_enabled = off);
 	INSERT INTO d SELECT i, hashint8extended(i, 1) FROM generate_series(1, 20000) i;
 	CREATE INDEX d_k ON d USING cachebatch (k)));
-insert_into('origin', 100000, 2000);
+insert_ids($primary, 'origin', 'd', 100000, 2000);
 my $in_d = 'SELECT count(*), sum(id) FROM d WHERE k > -9223372036854775807';
 my $oid = '';
 foreach my $life (1, 2)
 {
 	$primary->safe_psql('postgres', "CREATE DATABASE again TEMPLATE origin $oid");
-	insert_into('again', 200000 * $life, 2000 + 2000 * $life);
+	insert_ids($primary, 'again', 'd', 200000 * $life, 2000 + 2000 * $life);
 	$primary->wait_for_catchup($standby);
 	is($standby->safe_psql('again', "$forced $in_d"), $primary->safe_psql('again', "$plain $in_d"), "standby, a database's life $life");
 	cmp_ok($standby->safe_psql('again', q(SELECT coalesce(sum(copied_entries), 0) FROM cache_batch_stat_buckets)), '>', 0, 'with a shared copy');
@@ -362,18 +351,26 @@ is(copied($standby, 'c_k'), 0, 'promoted: the copy is gone when all is in the tr
 
 # ---------- a primary's restart ----------
 
+# A restart with these settings, rows, and a crash while their entries wait.
+sub crash_with
+{
+	my ($node, $conf) = @_;
+
+	$node->append_conf('postgresql.conf', $conf);
+	$node->restart;
+	$node->safe_psql('postgres', 'INSERT INTO c SELECT i, hashint8extended(i, 3) % 100000, md5(i::text), i % 90 FROM generate_series(1, 3000) i')
+	  for 1 .. 10;
+	crash_restart($node);
+	return;
+}
+
 my $node = $standby;
-$node->append_conf('postgresql.conf', "cache_batch.max_workers = 0\ncache_batch.pool_size = 4MB\n");
-$node->restart;
-$node->safe_psql('postgres', 'INSERT INTO c SELECT i, hashint8extended(i, 3) % 100000, md5(i::text), i % 90 FROM generate_series(1, 3000) i')
-  for 1 .. 10;
-$node->stop('immediate');
-$node->start;
+crash_with($node, "cache_batch.max_workers = 0\ncache_batch.pool_size = 4MB\n");
 answers($node, 'restarted');
 cmp_ok(copied($node, 'c_s'), '>', 0, 'restarted: there is a copy');
 $node->safe_psql('postgres', q(SELECT cache_batch_flush(i) FROM unnest('{c_k,c_s,c_n}'::regclass[]) i));
 is(copied($node, 'c_s'), 0, 'restarted: it is gone when all is in the tree');
-is(chunks_free($node), 0, 'and all of the pool is free');
+is(chunks_used($node), 0, 'and all of the pool is free');
 answers($node, 'restarted, flushed');
 
 # ---------- a sweep to range buffers ----------
@@ -386,16 +383,14 @@ $node->safe_psql('postgres', q(
 	INSERT INTO f SELECT i, hashint8extended(i, 1) FROM generate_series(1, 50000) i;
 	CREATE INDEX f_k ON f USING cachebatch (k) WITH (spill_threshold = '0')));
 give_buckets($node, 'f');
-$node->safe_psql('postgres', join '', map {
-	"INSERT INTO f SELECT i, hashint8extended(i, 1) FROM generate_series($_ * 100 + 300000, $_ * 100 + 300099) i;" } 1 .. 100);
+insert_ids($node, 'postgres', 'f', 300100, 10000);
 $node->stop('immediate');
 $node->append_conf('postgresql.conf', "cache_batch.test_points = 'sweep-start=wait:8'\n");
 $node->start;
 my $in_ranges = q(SELECT coalesce(sum(entries), 0) FROM cache_batch_ranges('f_k'));
 my $in_f = $by_k =~ s/FROM r/FROM f/r;
 my $sums = $node->safe_psql('postgres', "$plain $in_f");
-my $sweeper = $node->background_psql('postgres');
-$sweeper->query_safe('SELECT pg_advisory_lock(8)');
+my $sweeper = lock_holder($node, 8);
 is($node->safe_psql('postgres', "$forced $in_f"), $sums, 'restarted: what waits for a sweep');
 
 # one that has looked into its bucket, and knew of no runs, before the worker makes some
@@ -413,12 +408,7 @@ $node->append_conf('postgresql.conf', "cache_batch.test_points = ''\n");
 
 # ---------- no room ----------
 
-$node->append_conf('postgresql.conf', "cache_batch.pool_size = 256kB\n");
-$node->restart;
-$node->safe_psql('postgres', 'INSERT INTO c SELECT i, hashint8extended(i, 3) % 100000, md5(i::text), i % 90 FROM generate_series(1, 3000) i')
-  for 1 .. 10;
-$node->stop('immediate');
-$node->start;
+crash_with($node, "cache_batch.pool_size = 256kB\n");
 answers($node, 'a pool too small');
 sound($node, 'c', [qw(k s)], 'a pool too small');
 
