@@ -119,7 +119,7 @@ cb_window_acquire_none(CbScanOpaque so, Snapshot snapshot, CbPos tail)
 /*
  * How many pages a scan reads by itself that has found no room in the shared
  * copy: all, if the index cannot have one, else what so many times work_mem
- * takes.  An entry takes about six times its place in the journal.
+ * takes.
  */
 #define CB_WINDOW_OWN_FACTOR	16
 
@@ -128,7 +128,7 @@ cb_window_own_pages(Relation rel)
 {
 	if (cb_set_find(rel) == NULL && !RecoveryInProgress())
 		return CB_COPY_ALL_PAGES;
-	return Max((uint64) work_mem * CB_WINDOW_OWN_FACTOR * 1024 / 6 / BLCKSZ,
+	return Max(cb_journal_pages_in((uint64) work_mem * CB_WINDOW_OWN_FACTOR),
 			   CB_WINDOW_OWN_PAGES);
 }
 

@@ -180,8 +180,9 @@ cb_set_look_up(const RelFileLocator *file)
 
 /*
  * The bucket set of an index that is open, NULL if it has none.  On a standby it
- * has no buckets, but a shared copy of the journal.  A hint until locked: it can be made another build's, or another
- * index's, at any time, which cb_set_is_current() tells.  The memory stays.
+ * has no buckets, but a shared copy of the journal.  A hint until locked: it can
+ * be made another build's, or another index's, at any time, which
+ * cb_set_is_current() tells.  The memory stays.
  *
  * No LWLock is held on entry: it may read the metapage, which can raise an
  * error, and takes the table lock, shared.

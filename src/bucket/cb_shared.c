@@ -154,14 +154,6 @@ cb_shared_evict(const CbBucketSet *keep, bool idle)
 
 /* ---------- building ---------- */
 
-/* Locked: is the copy still the one that this is about? */
-static bool
-cb_shared_is_ours(const CbSharedBuild *build)
-{
-	return cb_set_is_current(build->set, build->kd->rel) &&
-		build->set->copy.serial == build->serial;
-}
-
 /*
  * Locks the bucket set to change the copy; false, without a lock: it has been
  * given up.
@@ -170,7 +162,8 @@ static bool
 cb_shared_lock(const CbSharedBuild *build)
 {
 	(void) cb_set_lock(build->set, true);
-	if (cb_shared_is_ours(build))
+	if (cb_set_is_current(build->set, build->kd->rel) &&
+		build->set->copy.serial == build->serial)
 		return true;
 	cb_set_unlock(build->set);
 	return false;
@@ -287,16 +280,15 @@ cb_shared_merge(const CbSharedBuild *build)
 }
 
 /*
- * Journal pages that are sorted at a time.  An entry takes about six times its
- * place in the journal meanwhile, so that is work_mem.  In a run it takes not
- * twice as much.
+ * Journal pages that are sorted at a time: what work_mem takes, and a run, in
+ * which an entry takes less than twice its place in the journal.
  */
 #define CB_SHARED_MIN_PAGES		16
 
 static uint64
 cb_shared_piece(void)
 {
-	uint64		memory = (uint64) work_mem * 1024 / 6 / BLCKSZ;
+	uint64		memory = cb_journal_pages_in(work_mem);
 	uint64		run = (uint64) cb_shared_run_max_members() * cb_pool->chunk_size /
 		2 / BLCKSZ;
 

@@ -194,7 +194,6 @@ cb_shared_run_free_members(CbPoolChunk *directory)
 /* a run that is merged */
 typedef struct CbSharedInput
 {
-	const CbKeyDesc *kd;
 	const CbSharedRun *run;
 	int			age;			/* 0: the newest */
 	uint32		member;			/* where it is, ... */
@@ -282,7 +281,7 @@ cb_shared_run_merge(const CbKeyDesc *kd, const CbBucketSet *set,
 	heap = binaryheap_allocate(n, cb_shared_compare_inputs, unconstify(CbKeyDesc *, kd));
 	for (int i = 0; i < n; i++)
 	{
-		inputs[i] = (CbSharedInput) {.kd = kd,.run = runs[i],.age = i};
+		inputs[i] = (CbSharedInput) {.run = runs[i],.age = i};
 		if (cb_shared_settle_input(&inputs[i], tail))
 			binaryheap_add_unordered(heap, PointerGetDatum(&inputs[i]));
 	}

@@ -283,10 +283,7 @@ cb_sweep_set_limit(CbSweep *sweep)
 		cb_range_is_wanted(sweep->rel);
 }
 
-/*
- * Journal pages that are swept at a time.  An entry takes about six times its
- * place in the journal while it is sorted, so that is maintenance_work_mem.
- */
+/* Journal pages that are swept at a time: what maintenance_work_mem takes. */
 #define CB_SWEEP_MIN_PAGES		64
 
 /* and at most, where others may wait for a lock: no look while it is sorted */
@@ -295,7 +292,7 @@ cb_sweep_set_limit(CbSweep *sweep)
 static uint64
 cb_sweep_piece(void)
 {
-	uint64		piece = Max((uint64) maintenance_work_mem * 1024 / 6 / BLCKSZ,
+	uint64		piece = Max(cb_journal_pages_in(maintenance_work_mem),
 							CB_SWEEP_MIN_PAGES);
 
 	return cb_waiter_is_watching() ? Min(piece, CB_SWEEP_MAX_PAGES) : piece;

@@ -105,6 +105,16 @@ typedef struct CbJournalPage
 	XLogRecPtr	lsn;
 } CbJournalPage;
 
+/*
+ * Pages of the journal whose entries so much memory takes while they are
+ * sorted: it is about six times their place there.
+ */
+static inline uint64
+cb_journal_pages_in(uint64 kilobytes)
+{
+	return kilobytes * 1024 / 6 / BLCKSZ;
+}
+
 /* a way along the pages of the journal */
 typedef struct CbJournalWalk
 {

@@ -236,8 +236,9 @@ cb_bucket_fn_put_set(const CbSetRow *row, bool show_error,
 
 /*
  * cache_batch_stat_get_bucket_sets(): one row for each index that is attached,
- * or of whose journal there is a shared copy, of all databases.  What an error says may quote data of a table, so it is shown to
- * those who may read all statistics.
+ * or of whose journal there is a shared copy, of all databases.  What an error
+ * says may quote data of a table, so it is shown to those who may read all
+ * statistics.
  *
  * No index is opened.  A bucket set's publications wait for the moment in
  * which its head is read; then it and, one at a time, its buckets are locked
