@@ -1,10 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * cb_radix.c
- *	  Radix sort of (key, value) pairs, least significant digit first.
+ *	  Radix sort of (key, value) pairs.
  *
- * One look at the items counts all digits.  A digit that all keys share needs
- * no pass.  Few items are sorted by insertion: counting would cost more.
+ * Keys are sorted by the few highest digits in which they differ, the least of
+ * these first.  Of keys that are spread out that leaves few equal, which are
+ * then sorted by the digits below, in the same way.  A digit that all keys
+ * share needs no pass.  Few items are sorted by insertion: counting would cost
+ * more.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,13 +17,21 @@
 
 #define CB_RADIX_BITS		8
 #define CB_RADIX_VALUES		(1 << CB_RADIX_BITS)
-#define CB_RADIX_DIGITS		(64 / CB_RADIX_BITS)
+#define CB_RADIX_PASSES		3	/* at a time, ... */
+#define CB_RADIX_MANY		4096	/* ... and one less for fewer items */
 #define CB_RADIX_FEW		32	/* insertion sort up to so many items */
 
 static inline unsigned
 cb_radix_digit(uint64_t key, int d)
 {
 	return (unsigned) (key >> (d * CB_RADIX_BITS)) & (CB_RADIX_VALUES - 1);
+}
+
+/* The highest digit that is not 0, or 0. */
+static inline int
+cb_radix_highest(uint64_t key)
+{
+	return (63 - __builtin_clzll(key | 1)) / CB_RADIX_BITS;
 }
 
 static void
@@ -58,6 +69,45 @@ cb_radix_pass(const CbRadixItem *from, CbRadixItem *to, size_t n, int d,
 		to[counts[cb_radix_digit(from[i].key, d)]++] = from[i];
 }
 
+/* The bits in which keys differ. */
+static uint64_t
+cb_radix_difference(const CbRadixItem *items, size_t n)
+{
+	uint64_t	differ = 0;
+
+	for (size_t i = 1; i < n; i++)
+		differ |= items[i].key ^ items[0].key;
+	return differ;
+}
+
+/* Sorts by the digits from first to last, of which keys differ in these bits. */
+static void
+cb_radix_sort_digits(CbRadixItem *items, CbRadixItem *scratch, size_t n,
+					 int first, int last, uint64_t differ)
+{
+	size_t		counts[CB_RADIX_PASSES][CB_RADIX_VALUES] = {0};
+	CbRadixItem *from = items;
+	CbRadixItem *to = scratch;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		for (int d = first; d <= last; d++)
+			counts[d - first][cb_radix_digit(items[i].key, d)]++;
+	}
+	for (int d = first; d <= last; d++)
+	{
+		CbRadixItem *swap = from;
+
+		if (cb_radix_digit(differ, d) == 0)
+			continue;
+		cb_radix_pass(from, to, n, d, counts[d - first]);
+		from = to;
+		to = swap;
+	}
+	if (from != items)
+		memcpy(items, from, n * sizeof(CbRadixItem));
+}
+
 /*
  * Sorts n items by key; scratch has room for as many, and its contents are
  * lost.  Stable.  Allocates nothing and cannot fail.
@@ -65,35 +115,32 @@ cb_radix_pass(const CbRadixItem *from, CbRadixItem *to, size_t n, int d,
 void
 cb_radix_sort(CbRadixItem *items, CbRadixItem *scratch, size_t n)
 {
-	size_t		counts[CB_RADIX_DIGITS][CB_RADIX_VALUES];
-	CbRadixItem *from = items;
-	CbRadixItem *to = scratch;
+	uint64_t	differ;
+	size_t		start = 0;
+	int			first;
+	int			last;
 
 	if (n <= CB_RADIX_FEW)
 	{
 		cb_radix_insertion_sort(items, n);
 		return;
 	}
+	differ = cb_radix_difference(items, n);
+	if (differ == 0)
+		return;
+	last = cb_radix_highest(differ);
+	first = last + 1 - (n < CB_RADIX_MANY ? CB_RADIX_PASSES - 1 : CB_RADIX_PASSES);
+	if (first < 0)
+		first = 0;
+	cb_radix_sort_digits(items, scratch, n, first, last, differ);
 
-	memset(counts, 0, sizeof(counts));
-	for (size_t i = 0; i < n; i++)
+	/* those equal in these digits, by the others */
+	for (size_t i = 1; first > 0 && i <= n; i++)
 	{
-		uint64_t	key = items[i].key;
-
-		for (int d = 0; d < CB_RADIX_DIGITS; d++)
-			counts[d][cb_radix_digit(key, d)]++;
-	}
-
-	for (int d = 0; d < CB_RADIX_DIGITS; d++)
-	{
-		CbRadixItem *swap = from;
-
-		if (counts[d][cb_radix_digit(items[0].key, d)] == n)
+		if (i < n && (items[i].key ^ items[start].key) >> (first * CB_RADIX_BITS) == 0)
 			continue;
-		cb_radix_pass(from, to, n, d, counts[d]);
-		from = to;
-		to = swap;
+		if (i - start > 1)
+			cb_radix_sort(items + start, scratch, i - start);
+		start = i;
 	}
-	if (from != items)
-		memcpy(items, from, n * sizeof(CbRadixItem));
 }

@@ -1,9 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_radix.h
- *	  Sorting by 8-byte abbreviated keys: least significant digit first.
- *
- * Stable.  Digits that are the same in all keys cost one look at a histogram.
+ *	  Sorting by 8-byte abbreviated keys.  Stable.
  *
  *-------------------------------------------------------------------------
  */

@@ -62,6 +62,18 @@ test_uniform_digits(void)
 	}
 }
 
+/* Few values in the highest digits, so that those below decide. */
+static void
+test_groups(void)
+{
+	for (size_t s = 0; s < NSIZES; s++)
+	{
+		check_sort(sizes[s], UINT64_C(0x800000000000ffff), 0);
+		check_sort(sizes[s], UINT64_C(0x0100010001000103), 3);
+		check_sort(sizes[s], UINT64_C(0x0300ffffff), 8);
+	}
+}
+
 /* Many equal keys: they keep their order. */
 static void
 test_stable(void)
@@ -111,6 +123,7 @@ main(void)
 {
 	unit_run("radix: random keys", test_random);
 	unit_run("radix: digits that all share", test_uniform_digits);
+	unit_run("radix: few values above many", test_groups);
 	unit_run("radix: stable", test_stable);
 	unit_run("radix: one key that differs", test_one_differs);
 	unit_run("radix: least and greatest keys", test_ends);
