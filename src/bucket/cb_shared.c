@@ -71,6 +71,8 @@ typedef struct CbSharedBuild
 	CbPos		upto;			/* as the copy has it */
 	BlockNumber block;
 	CbJournalPage full;
+	CbReader	reader;			/* of its pieces */
+	CbSortSpace space;
 } CbSharedBuild;
 
 /* the bucket set of the copy that this backend builds, or NULL */
@@ -280,15 +282,16 @@ cb_shared_merge(const CbSharedBuild *build)
 }
 
 /*
- * Journal pages that are sorted at a time: what work_mem takes, and a run, in
- * which an entry takes less than twice its place in the journal.
+ * Journal pages that are sorted at a time: what so many times work_mem takes,
+ * and a run, in which an entry takes less than twice its place in the journal.
  */
+#define CB_SHARED_FACTOR		2
 #define CB_SHARED_MIN_PAGES		16
 
 static uint64
 cb_shared_piece(void)
 {
-	uint64		memory = cb_journal_pages_in(work_mem);
+	uint64		memory = cb_journal_pages_in((uint64) work_mem * CB_SHARED_FACTOR);
 	uint64		run = (uint64) cb_shared_run_max_members() * cb_pool->chunk_size /
 		2 / BLCKSZ;
 
@@ -306,32 +309,32 @@ cb_shared_add_piece(CbSharedBuild *build, bool *more)
 						  CbPosMake(CbPosSeq(build->upto) + cb_shared_piece(),
 									CB_JOURNAL_FIRST));
 	CbPoolChunk *directory = NULL;
-	CbReader	reader;
+	CbReader   *reader = &build->reader;
 
 	*more = true;
-	cb_read_begin(&reader, build->kd->rel, CurrentMemoryContext, build->upto,
-				  build->block, end);
-	if (!cb_read_to_head(build->kd, &reader, NULL))
+	cb_read_begin_again(reader, build->upto, build->block, end);
+	if (!cb_read_to_head(build->kd, reader, NULL))
 	{
 		/* the tail has moved past it, or this raises an error */
-		cb_walk_restart(&reader.walk);
+		cb_walk_restart(&reader->walk);
 		return true;
 	}
-	cb_stat_add(build->kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
+	cb_stat_add(build->kd->rel, CB_STAT_JOURNAL_READS, reader->npages);
 	CB_TEST_POINT("shared-read");
-	if (reader.n > 0)
+	if (reader->n > 0)
 	{
-		int			n = cb_journal_sort(build->kd, reader.entries, reader.n);
+		int			n = cb_journal_sort(build->kd, reader->entries, reader->n,
+										&build->space);
 
-		directory = cb_shared_run_write(build->kd, build->set, reader.entries, n);
+		directory = cb_shared_run_write(build->kd, build->set, reader->entries, n);
 		if (directory == NULL)
 			return false;
 	}
-	*more = reader.pos >= end && reader.pos < build->limit;
-	build->upto = reader.pos;
-	build->block = reader.walk.block;
-	if (reader.full.seq != 0)
-		build->full = reader.full;
+	*more = reader->pos >= end && reader->pos < build->limit;
+	build->upto = reader->pos;
+	build->block = reader->walk.block;
+	if (reader->full.seq != 0)
+		build->full = reader->full;
 	CB_TEST_POINT("shared-write");
 	return cb_shared_install(build, directory, 0);
 }
@@ -354,25 +357,37 @@ cb_shared_go_on(CbSharedBuild *build, bool *more)
 	return cb_shared_merge(build);
 }
 
-/* Builds up to the journal's head, or the limit; false: not as far. */
+/*
+ * Builds up to the journal's head, or the limit; false: not as far.  Memory
+ * that one piece has taken serves the next one: to get it from the operating
+ * system takes longer than to sort.
+ */
 static bool
 cb_shared_build(CbSharedBuild *build)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch shared copy",
 											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	MemoryContext piece_cxt = AllocSetContextCreate(cxt,
+													"cache_batch shared copy's piece",
+													cb_shared_piece() * BLCKSZ,
+													ALLOCSET_DEFAULT_INITSIZE,
+													ALLOCSET_DEFAULT_MAXSIZE);
+	MemoryContext oldcxt = MemoryContextSwitchTo(piece_cxt);
 	CbSlotMark	mark = cb_slot_mark();
 	bool		more = true;
 	bool		built = true;
 
+	build->space.cxt = cxt;
+	cb_read_begin(&build->reader, build->kd->rel, cxt, 0, InvalidBlockNumber, 0);
+	build->reader.bytes_cxt = piece_cxt;
 	(void) cb_key_prepare_hash(build->kd);
 	while (more && built)
 	{
 		CHECK_FOR_INTERRUPTS();
 		built = cb_shared_go_on(build, &more);
 		cb_slot_release_to(mark);
-		MemoryContextReset(cxt);
+		MemoryContextReset(piece_cxt);
 	}
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);

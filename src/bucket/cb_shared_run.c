@@ -167,6 +167,7 @@ cb_shared_run_write(const CbKeyDesc *kd, const CbBucketSet *set,
 	{
 		if (i % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
+		cb_key_prefetch_entry(entries, n, i);
 		if (!cb_shared_add(&writer, &entries[i]))
 			return NULL;
 	}

@@ -99,6 +99,7 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 
 	for (int i = 0; i < n; i++)
 	{
+		cb_key_prefetch_entry(entries, n, i);
 		if (kept > 0 &&
 			ItemPointerEquals(&entries[kept - 1].itup->t_tid, &entries[i].itup->t_tid) &&
 			cb_key_compare(kd, entries[kept - 1].itup, entries[i].itup) == 0)
@@ -112,15 +113,24 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 	return kept;
 }
 
+/* As cb_journal_sort(), in the current memory context. */
+static int
+cb_copy_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+{
+	cb_key_sort(kd, entries, n);
+	return cb_copy_drop_duplicates(kd, entries, n);
+}
+
 /*
  * Sorts entries of the journal, and leaves out all but one of equal ones: the
  * one that is in the journal longest.  Returns how many there are then.
- * Comparisons run.
+ * Comparisons run, and the space is used.
  */
 int
-cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+				CbSortSpace *space)
 {
-	cb_key_sort(kd, entries, n);
+	cb_key_sort_in(kd, entries, n, space);
 	return cb_copy_drop_duplicates(kd, entries, n);
 }
 
@@ -135,7 +145,7 @@ cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 {
 	CbJournalRun *run;
 
-	n = cb_journal_sort(kd, entries, n);
+	n = cb_copy_sort(kd, entries, n);
 	run = MemoryContextAllocZero(cxt, sizeof(CbJournalRun));
 	run->cxt = cxt;
 	run->refcount = 1;
@@ -649,7 +659,7 @@ cb_piece_cut(CbCopyPiece *piece)
 {
 	CbCopyPiece all = *piece;
 	bool		forward = ScanDirectionIsForward(piece->dir);
-	int			n = cb_journal_sort(piece->kd, all.entries, all.n);
+	int			n = cb_copy_sort(piece->kd, all.entries, all.n);
 	int			i = forward ? 0 : n - 1;
 
 	cb_piece_begin(piece);

@@ -25,10 +25,23 @@ cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
 			  BlockNumber block, CbPos limit)
 {
 	memset(reader, 0, sizeof(CbReader));
-	cb_walk_begin(&reader->walk, rel, block, CbPosSeq(pos));
-	reader->cxt = cxt;
+	reader->walk.rel = rel;
+	reader->cxt = reader->bytes_cxt = cxt;
+	cb_read_begin_again(reader, pos, block, limit);
+}
+
+/*
+ * The same for a reader that has read something else.  That is forgotten, and
+ * its arrays are used again; the bytes are the caller's to free.
+ */
+void
+cb_read_begin_again(CbReader *reader, CbPos pos, BlockNumber block, CbPos limit)
+{
+	cb_walk_begin(&reader->walk, reader->walk.rel, block, CbPosSeq(pos));
 	reader->pos = pos;
 	reader->limit = limit;
+	reader->n = reader->nleft = reader->npages = 0;
+	reader->full.seq = 0;
 }
 
 static void
@@ -113,7 +126,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		len = Max(reader->limit, reader->pos) - reader->pos;
 	if (len > 0)
 	{
-		bytes = MemoryContextAlloc(reader->cxt, len);
+		bytes = MemoryContextAlloc(reader->bytes_cxt, len);
 		memcpy(bytes, (char *) page + off, len);
 	}
 	cb_walk_unlock(walk);

@@ -13,7 +13,9 @@
 /* entries read from the journal, and the memory that holds them */
 typedef struct CbReader
 {
-	MemoryContext cxt;			/* of the entries and their bytes */
+	MemoryContext cxt;			/* of the arrays, ... */
+	MemoryContext bytes_cxt;	/* ... and of the entries' bytes: the same, or
+								 * the caller's other one */
 	CbJournalWalk walk;			/* at the page of pos */
 	CbPos		pos;			/* where to read on */
 	CbPos		limit;			/* end of an entry; not to be read beyond */
@@ -29,6 +31,8 @@ typedef struct CbReader
 
 extern void cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt,
 						  CbPos pos, BlockNumber block, CbPos limit);
+extern void cb_read_begin_again(CbReader *reader, CbPos pos, BlockNumber block,
+								CbPos limit);
 extern bool cb_read_to_head(const CbKeyDesc *kd, CbReader *reader,
 							Snapshot snapshot);
 

@@ -102,6 +102,28 @@ typedef struct CbSortEntry
 } CbSortEntry;
 
 /*
+ * For who goes through entries that were sorted, and is at the i-th: their bytes
+ * lie in another order.
+ */
+#define CB_KEY_AHEAD	16
+
+static inline void
+cb_key_prefetch_entry(const CbSortEntry *entries, int n, int i)
+{
+	if (i + CB_KEY_AHEAD < n)
+		__builtin_prefetch(entries[i + CB_KEY_AHEAD].itup);
+}
+
+/* memory that sorts use one after the other; zeros but for the context */
+typedef struct CbSortSpace
+{
+	MemoryContext cxt;
+	int			n;				/* entries that it is for */
+	struct CbRadixItem *items;
+	CbSortEntry *entries;
+} CbSortSpace;
+
+/*
  * The abbreviation of a value of the first column, not NULL; false if there
  * is none, or none was prepared.  May raise an error (detoasting).
  */
@@ -204,6 +226,8 @@ extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 								   IndexTuple itup);
 extern void cb_key_check_comparable(const CbKeyDesc *kd,
 									const CbSortEntry *entries, int n);
+extern void cb_key_sort_in(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+						   CbSortSpace *space);
 extern void cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
 extern int	cb_key_keep_right(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 							  IndexTuple itup);

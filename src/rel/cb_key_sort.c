@@ -327,45 +327,57 @@ cb_key_sort_ties(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 							 nnulls);
 }
 
+/* Makes room for n entries: for what the radix sort and the permutation need. */
 static void
-cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+cb_key_grow_space(CbSortSpace *space, int n)
 {
-	CbRadixItem *items;
-	CbSortEntry *space;
+	if (space->n >= n)
+		return;
+	if (space->n > 0)
+	{
+		pfree(space->items);
+		pfree(space->entries);
+	}
+	space->n = 0;
+	space->items = MemoryContextAllocHuge(space->cxt, n * sizeof(CbRadixItem));
+	space->entries = MemoryContextAllocHuge(space->cxt, n * sizeof(CbSortEntry));
+	space->n = n;
+}
+
+static void
+cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+					 CbSortSpace *space)
+{
 	int			nitems;
 	bool		ordered;
 
-	items = MemoryContextAllocHuge(CurrentMemoryContext,
-								   n * sizeof(CbRadixItem));
-	nitems = cb_key_abbreviate_entries(kd, entries, n, items, &ordered);
+	cb_key_grow_space(space, n);
+	nitems = cb_key_abbreviate_entries(kd, entries, n, space->items, &ordered);
 	if (!ordered || nitems < n)
 	{
 		/* first of use to the radix sort, then to the permutation */
 		StaticAssertStmt(sizeof(CbSortEntry) >= sizeof(CbRadixItem),
 						 "too little space for a radix sort");
-		space = MemoryContextAllocHuge(CurrentMemoryContext,
-									   n * sizeof(CbSortEntry));
 		if (!ordered)
-			cb_radix_sort(items, (CbRadixItem *) space, nitems);
-		cb_key_permute(kd, entries, n, items, nitems, space);
-		pfree(space);
+			cb_radix_sort(space->items, (CbRadixItem *) space->entries, nitems);
+		cb_key_permute(kd, entries, n, space->items, nitems, space->entries);
 	}
-	cb_key_sort_ties(kd, entries, n, items, nitems);
-	pfree(items);
+	cb_key_sort_ties(kd, entries, n, space->items, nitems);
 }
 
 /*
  * Sorts entries by (key, TID), in place; those that are equal in both come in
  * any order.  The comparison may raise an error, so no lock may be held that
  * an error would not release; entries are then in any order.  Takes up to 48
- * bytes an entry from the current memory context while it runs.  Can be
- * interrupted.
+ * bytes an entry from the space's memory context, which stay with the space for
+ * the next sort.  Can be interrupted.
  *
  * Many are sorted by radix, if they have abbreviations.  Finding that out may
  * change kd, once.
  */
 void
-cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+cb_key_sort_in(const CbKeyDesc *kd, CbSortEntry *entries, int n,
+			   CbSortSpace *space)
 {
 	CbAbbrevKind kind = CB_ABBREV_NONE;
 
@@ -373,9 +385,23 @@ cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 		kind = cb_key_prepare_abbrev(unconstify(CbKeyDesc *, kd));
 	if (kind == CB_ABBREV_EXACT ||
 		(kind == CB_ABBREV_PREFIX && cb_key_prefixes_differ(kd, entries, n)))
-		cb_key_sort_by_radix(kd, entries, n);
+		cb_key_sort_by_radix(kd, entries, n, space);
 	else
 		cb_key_sort_by_comparing(kd, entries, n);
+}
+
+/* The same in the current memory context, of which it keeps nothing. */
+void
+cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
+{
+	CbSortSpace space = {.cxt = CurrentMemoryContext};
+
+	cb_key_sort_in(kd, entries, n, &space);
+	if (space.n > 0)
+	{
+		pfree(space.items);
+		pfree(space.entries);
+	}
 }
 
 /*
