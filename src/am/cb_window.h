@@ -19,6 +19,7 @@ extern void cb_place_set_keys(CbScanOpaque so, CbPlace *place,
 extern void cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src);
 
 /* cb_window_bucket.c */
+extern void cb_window_set_hash(CbScanOpaque so, ScanDirection dir);
 extern void cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_open_bucket(CbScanOpaque so, CbMerge *merge,
 								  CbPlace *near, CbPlace *far);

@@ -46,7 +46,7 @@ cb_window_get_value(CbScanOpaque so, ScanDirection dir, const CbKeysType **type,
  * another hash, so it is made one of the column's type, if it is an integer, or
  * has none.
  */
-static void
+void
 cb_window_set_hash(CbScanOpaque so, ScanDirection dir)
 {
 	CbBucketView *view = &so->view;

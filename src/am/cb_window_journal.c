@@ -16,6 +16,7 @@
 #include "access/xlog.h"
 #include "am/cb_window.h"
 #include "flush/cb_flush.h"
+#include "flush/cb_queue.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -133,9 +134,29 @@ cb_window_own_pages(Relation rel)
 }
 
 /*
+ * May the scan go through the journal for the one value that it wants?  Once,
+ * where another process is to extend the shared copy, for which others wait.
+ */
+static bool
+cb_window_may_look(CbScanOpaque so, ScanDirection dir)
+{
+	CbBucketSet *set;
+
+	if (so->has_looked)
+		return false;
+	set = cb_set_find_or_make(so->kd.rel);
+	if (set == NULL)
+		return false;
+	cb_window_set_hash(so, dir);
+	so->has_looked = so->view.has_hash && !so->for_point &&
+		cb_shared_is_left_to_others(set, cb_queue_is_served());
+	return so->has_looked;
+}
+
+/*
  * Entries of the journal up to the limit that the shared copy lacks; if there
- * are many, as there is no room for them in that, those nearest to so->pos.
- * anew: as it is not what it was.
+ * are many, as there is no room for them in that, those nearest to so->pos, or
+ * of its value.  anew: as it is not what it was.
  */
 static CbUpper *
 cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
@@ -160,13 +181,16 @@ cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 		if (upper != NULL)
 			break;
 		npages = CB_WINDOW_OWN_PAGES;
+		if (cb_window_may_look(so, dir))
+			return cb_copy_acquire_piece(&so->kd, snapshot, from, block, limit,
+										 &so->pos.bound, dir, &so->view.hash);
 		if (cb_shared_extend(&so->kd, limit))
 			continue;
 		npages = cb_window_own_pages(so->kd.rel);
 		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
 		if (upper == NULL)
 			upper = cb_copy_acquire_piece(&so->kd, snapshot, from, block, limit,
-										  &so->pos.bound, dir);
+										  &so->pos.bound, dir, NULL);
 	}
 	return upper;
 }
@@ -236,6 +260,7 @@ cb_window_upper_reaches(CbScanOpaque so, ScanDirection dir)
 	const CbUpper *upper = so->upper;
 	const CbBound *bound = &so->pos.bound;
 
+	Assert(!upper->has_one_value || so->view.has_hash);
 	if (upper->dir == NoMovementScanDirection)
 		return true;
 	if (upper->dir != dir)

@@ -35,6 +35,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_waiter.h"
 #include "bucket/cb_bucket.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
@@ -104,7 +105,7 @@ cb_shared_forget(CbBucketSet *set)
 	copy->upto = copy->tail = 0;
 	copy->block = InvalidBlockNumber;
 	copy->full.seq = 0;
-	copy->failed_at = 0;
+	copy->failed_at = copy->asked_at = 0;
 	copy->serial++;
 }
 
@@ -358,8 +359,8 @@ cb_shared_go_on(CbSharedBuild *build, bool *more)
 }
 
 /*
- * Builds up to the journal's head, or the limit; false: not as far.  Memory
- * that one piece has taken serves the next one: to get it from the operating
+ * Builds up to the journal's head, or the limit; false: there is no room, or a
+ * worker has given way, which has been asked for it still.  Memory that one piece has taken serves the next one: to get it from the operating
  * system takes longer than to sort.
  */
 static bool
@@ -382,7 +383,7 @@ cb_shared_build(CbSharedBuild *build)
 	cb_read_begin(&build->reader, build->kd->rel, cxt, 0, InvalidBlockNumber, 0);
 	build->reader.bytes_cxt = piece_cxt;
 	(void) cb_key_prepare_hash(build->kd);
-	while (more && built)
+	while (more && built && !cb_waiter_is_there())
 	{
 		CHECK_FOR_INTERRUPTS();
 		built = cb_shared_go_on(build, &more);
@@ -392,7 +393,9 @@ cb_shared_build(CbSharedBuild *build)
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	build->set->copy.failed_at = built ? 0 : GetCurrentTimestamp();
-	return built;
+	if (!more)
+		build->set->copy.asked_at = 0;
+	return built && !more;
 }
 
 /* ---------- one builder at a time ---------- */
@@ -481,6 +484,35 @@ cb_shared_is_due(Relation rel)
 	return set != NULL && set->copy.upto != 0 &&
 		TimestampDifferenceExceeds(set->copy.extended_at, GetCurrentTimestamp(),
 								   CB_SHARED_DUE_MS);
+}
+
+/*
+ * Will another process soon have extended the copy?  One that is at it, or a
+ * worker, which is asked for it here if workers serve the index.  If that has
+ * not come after a second, the answer is no.  A hint.
+ */
+bool
+cb_shared_is_left_to_others(CbBucketSet *set, bool served)
+{
+	CbSharedCopy *copy = &set->copy;
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (set == cb_shared_building || cb_shared_has_failed(set))
+		return false;
+	if (cb_load_relaxed(&copy->builder) != 0)
+		return true;
+	if (!served)
+		return false;
+	if (copy->asked_at == 0)
+		copy->asked_at = now;
+	return !TimestampDifferenceExceeds(copy->asked_at, now, CB_SHARED_WAIT_MS);
+}
+
+/* Should a worker extend it?  A hint. */
+bool
+cb_shared_is_asked_for(const CbBucketSet *set)
+{
+	return set->copy.asked_at != 0 && cb_load_relaxed(&set->copy.builder) == 0;
 }
 
 /*

@@ -371,6 +371,18 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 	return cb_sweep_locked(&sweep, wait);
 }
 
+/* A worker first sorts it for those who read it meanwhile, if there are any. */
+static void
+cb_sweep_build_copy(Relation rel, CbBucketSet *set)
+{
+	CbKeyDesc	kd;
+
+	if (!cb_shared_is_asked_for(set))
+		return;
+	cb_key_init(&kd, rel);
+	(void) cb_shared_extend(&kd, set->from);
+}
+
 /*
  * Moves what lay in the journal before the index got its buckets, unless
  * somebody else is at it: as cb_flush_sweep(), without waiting.
@@ -388,7 +400,10 @@ cb_flush_before(Relation rel, CbBucketSet *set, bool skip)
 	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY,.skip = skip,
 	.spill = skip};
 
-	return cb_load_acquire(&set->tail) < set->from &&
-		cb_sweep_locked(&sweep, false) &&
+	if (cb_load_acquire(&set->tail) >= set->from)
+		return false;
+	if (skip)
+		cb_sweep_build_copy(rel, set);
+	return cb_sweep_locked(&sweep, false) &&
 		cb_load_acquire(&set->tail) < set->from;
 }

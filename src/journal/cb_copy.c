@@ -599,6 +599,7 @@ typedef struct CbCopyPiece
 	const CbKeyDesc *kd;
 	const CbBound *near;
 	ScanDirection dir;
+	const uint32 *hash;			/* of the one value that is wanted, or NULL */
 	MemoryContext cxt;			/* of the entries */
 	CbSortEntry *entries;
 	int			n;
@@ -695,6 +696,7 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 		MemoryContextReset(cxt);
 		end = Min(limit, CbPosMake(CbPosSeq(pos) + CB_COPY_PIECE_PAGES, CB_JOURNAL_FIRST));
 		cb_read_begin(&reader, piece->kd->rel, cxt, pos, block, end);
+		reader.hash = piece->hash;
 		complete = cb_read_to_head(piece->kd, &reader, snapshot);
 		cb_stat_add(piece->kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 		for (int i = 0; complete && i < reader.n; i++)
@@ -730,6 +732,7 @@ cb_piece_make_upper(CbCopyPiece *piece, CbPos from, CbPos tail)
 		MemoryContextDelete(piece->cxt);
 	upper = cb_copy_make_upper(from, tail, &run, run != NULL ? 1 : 0);
 	upper->dir = piece->dir;
+	upper->has_one_value = piece->hash != NULL;
 	upper->end = piece->end;
 	return upper;
 }
@@ -748,15 +751,17 @@ cb_copy_give_up(Relation rel, const CbMetaPageData *meta)
 /*
  * As cb_copy_acquire(), but only what lies beyond a bound in the direction, and
  * of that no more than a bounded memory takes: the result says where it ends.
- * It goes through all of the journal, so it is for where there is no room for
- * a copy; what there is of one is given up.
+ * hash: only entries whose first column has this hash, as a window for one
+ * value wants; NULL: all.  Hashes have been prepared.  It goes through all of
+ * the journal, so it is for where there is no room for a copy, or none yet; what
+ * there is of one is given up.
  */
 CbUpper *
 cb_copy_acquire_piece(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
 					  BlockNumber from_block, CbPos limit, const CbBound *near,
-					  ScanDirection dir)
+					  ScanDirection dir, const uint32 *hash)
 {
-	CbCopyPiece piece = {.kd = kd,.near = near,.dir = dir};
+	CbCopyPiece piece = {.kd = kd,.near = near,.dir = dir,.hash = hash};
 	CbMetaPageData meta;
 	bool		complete;
 

@@ -52,6 +52,8 @@ typedef struct CbUpper
 	ScanDirection dir;			/* not 0: it has what lies beyond a bound in
 								 * this direction, ... */
 	IndexTuple	end;			/* ... up to this entry, without it; NULL: all */
+	bool		has_one_value;	/* it is only for windows with that value of
+								 * the first column which it was made for */
 	int			nruns;
 	CbJournalRun *runs[CB_MAX_RUNS];
 	MemoryContextCallback cb;
@@ -153,7 +155,7 @@ extern CbUpper *cb_copy_acquire(const CbKeyDesc *kd, Snapshot snapshot,
 extern CbUpper *cb_copy_acquire_piece(const CbKeyDesc *kd, Snapshot snapshot,
 									  CbPos from, BlockNumber from_block,
 									  CbPos limit, const CbBound *near,
-									  ScanDirection dir);
+									  ScanDirection dir, const uint32 *hash);
 extern CbUpper *cb_copy_acquire_again(const CbKeyDesc *kd);
 extern bool cb_copy_acquire_empty(const CbKeyDesc *kd, CbUpper *upper);
 extern int	cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n,

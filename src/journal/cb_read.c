@@ -18,7 +18,7 @@
  * Begin to read at pos, which lies in the given block, up to the limit: the
  * end of an entry, or CB_POS_MAX.  Reads nothing yet, and holds no lock.  What
  * will be read is the memory context's, cxt, and goes with it; the reader is
- * the caller's.
+ * the caller's, who may set its hash now.
  */
 void
 cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
@@ -59,6 +59,19 @@ cb_read_add_entry(const CbKeyDesc *kd, CbReader *reader, IndexTuple itup, CbPos 
 	reader->n++;
 }
 
+/* Is it one of the entries that are read?  Can raise an error (detoasting). */
+static inline bool
+cb_read_wants(const CbKeyDesc *kd, const CbReader *reader, IndexTuple itup)
+{
+	bool		isnull;
+	Datum		first;
+
+	if (reader->hash == NULL)
+		return true;
+	first = index_getattr(itup, 1, kd->tupdesc, &isnull);
+	return !isnull && cb_key_hash(kd, first) == *reader->hash;
+}
+
 /* Remember the page that is left behind, which a truncation may free. */
 static void
 cb_read_note_left(CbReader *reader)
@@ -90,8 +103,9 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			cb_report_corrupt(kd->rel, reader->walk.block,
 							  "The journal entry at %u is longer than the page.",
 							  (unsigned) (off + at));
-		cb_read_add_entry(kd, reader, itup,
-						  CbPosMake(reader->walk.seq, off + at));
+		if (cb_read_wants(kd, reader, itup))
+			cb_read_add_entry(kd, reader, itup,
+							  CbPosMake(reader->walk.seq, off + at));
 		at += size;
 	}
 }
@@ -157,7 +171,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
  *
  * snapshot: the scan's, which each page must not be too new for, else an error
  * is raised; NULL: there is none.  Damage raises an error as well.  No
- * comparison runs.
+ * comparison runs, but values are hashed where a hash is asked for.
  */
 bool
 cb_read_to_head(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot)

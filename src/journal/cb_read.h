@@ -19,6 +19,8 @@ typedef struct CbReader
 	CbJournalWalk walk;			/* at the page of pos */
 	CbPos		pos;			/* where to read on */
 	CbPos		limit;			/* end of an entry; not to be read beyond */
+	const uint32 *hash;			/* only what has this in the first column is
+								 * taken; NULL: all */
 	int			npages;			/* pages read */
 	CbJournalPage full;			/* the last of them that takes no more entries */
 	int			n;

@@ -13,7 +13,7 @@ use Time::HiRes 'usleep';
 my $primary = new_node('primary', conf => <<'EOC');
 cache_batch.max_delay = 1h
 cache_batch.journal_limit = 1GB
-cache_batch.pool_size = 16MB
+cache_batch.pool_size = 24MB
 cache_batch.spill_threshold = off
 cache_batch.spill_target = 1000
 EOC
@@ -272,6 +272,25 @@ is($standby->safe_psql('postgres', "$forced $by_k"), $primary->safe_psql('postgr
 is(scalar split(/\n/, $old->query_safe('FETCH ALL FROM q')), $rows, 'the cursor misses nothing');
 $old->quit;
 
+# ---------- a look for one value ----------
+
+# Who wants one value does not wait for a builder: it goes through the journal.  What it
+# has found serves for no other value: the inner side of a join goes to one after the other.
+insert_rows(20000);
+$primary->wait_for_catchup($standby);
+($builder, $pid) = waiting_at($standby, 'shared-read', $queries[0]);
+my $keys = $primary->safe_psql('postgres', q(SELECT string_agg(format('(%s)', k), ',') FROM (SELECT k FROM c WHERE k IS NOT NULL ORDER BY id DESC LIMIT 200) q));
+my ($one) = $keys =~ /(-?\d+)/;
+my $looks = $forced . ' SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off;'
+  . " SELECT string_agg(id::text, ',' ORDER BY id) FROM c WHERE k = $one;"
+  . " SELECT count(*), sum(id) FROM (VALUES $keys) v (k) JOIN c USING (k);";
+$read = reads($standby, 'c_k');
+is($standby->safe_psql('postgres', $looks), $primary->safe_psql('postgres', $looks), 'looks while a builder stands: answers');
+cmp_ok(reads($standby, 'c_k') - $read, '>', 20, 'they go through the journal');
+$holder->quit;
+$builder->quit;
+is($standby->safe_psql('postgres', $looks), $primary->safe_psql('postgres', $looks), 'looks after it: answers');
+
 # ---------- builders that end ----------
 
 foreach my $point ('shared-read', 'shared-write', 'shared-merge')
@@ -391,6 +410,10 @@ my $in_ranges = q(SELECT coalesce(sum(entries), 0) FROM cache_batch_ranges('f_k'
 my $in_f = $by_k =~ s/FROM r/FROM f/r;
 my $sums = $node->safe_psql('postgres', "$plain $in_f");
 my $sweeper = lock_holder($node, 8);
+is($node->safe_psql('postgres', "$forced SET cache_batch.test_points = 'shared-read=error'; SELECT id FROM f WHERE k = hashint8extended(300150, 1)"),
+	300150, 'restarted: the first look-up builds no copy');
+ok($node->poll_query_until('postgres', q(SELECT sum(copied_entries) >= 9000 FROM cache_batch_stat_buckets WHERE indexrelname = 'f_k')),
+	'a worker does, before it sweeps');
 is($node->safe_psql('postgres', "$forced $in_f"), $sums, 'restarted: what waits for a sweep');
 
 # one that has looked into its bucket, and knew of no runs, before the worker makes some
