@@ -67,7 +67,7 @@ FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
           "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
-          "cold_bytes", "compacted", "data_x", "index_x", "flushed", "leaf_visits", "spilled",
+          "cold_bytes", "compacted", "data_x", "index_x", "flushed", "leaf_visits", "leaf_share", "spilled",
           "private_bytes"]
 
 

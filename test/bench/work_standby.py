@@ -11,8 +11,9 @@ replay-N     N 1 or 4 indexes: a standby that was down replays what COPY has
              written meanwhile, read from disk: rows a second; "primary" is what
              the primary took meanwhile
 restart-copy COPY into 4 indexes, a crash with what waits then, and COPY again: rows a
-             second, WAL a row, entries a visited leaf ("before", "after"); between
-             them the first query ("first") and look-ups of the first moments ("point")
+             second, WAL a row, entries a visited leaf times the rows of the table, as
+             larger indexes have more leaves ("before", "after"); between them the
+             first query ("first") and look-ups of the first moments ("point")
 """
 
 import os
@@ -229,4 +230,8 @@ class RestartCopy(Replicated):
         measure = drive.Measure(cluster)
         drive.copy_batches(cluster, files)
         found = measure.stop(len(files) * data.BATCH)
-        return dict(found, **{name: n - before[name] for name, n in counters(cluster).items()})
+        found.update({name: n - before[name] for name, n in counters(cluster).items()})
+        if found.get("leaf_visits"):
+            rows = cluster.sql("SELECT count(*) FROM events") - found["rows"] / 2
+            found["leaf_share"] = found["flushed"] / found["leaf_visits"] * rows
+        return found
