@@ -46,7 +46,8 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_inges
            work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
            work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_standby.Standby,
-           work_standby.Replay, work_standby.RestartCopy, work_tight.Ingest,
+           work_standby.Replay, work_standby.RestartCopy, work_standby.TightReplay,
+           work_tight.Ingest,
            work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum]
 

@@ -10,6 +10,8 @@ standby      4 indexes, 500,000 rows of the primary that wait above the tree
 replay-N     N 1 or 4 indexes: a standby that was down replays what COPY has
              written meanwhile, read from disk: rows a second; "primary" is what
              the primary took meanwhile
+tight-replay-N  the same of servers confined as those of tight-ingest-N, of what
+             batches wrote in --seconds
 restart-copy COPY into 4 indexes, a crash with what waits then, and COPY again: rows a
              second, WAL a row, entries a visited leaf times the rows of the table, as
              larger indexes have more leaves ("before", "after"); between them the
@@ -24,7 +26,7 @@ import data
 import drive
 from work_crowd import Beside
 from work_reads import PLAN, QUERIES
-from work_tight import counters
+from work_tight import Feed, Shape as TightShape, Tight, counters, measured
 from work_upkeep import Upkeep
 
 WAITING = 500_000
@@ -45,6 +47,55 @@ def private_bytes(process):
         return 1024 * sum(int(line.split()[1]) for line in f if line.startswith("Private_"))
 
 
+class Archive:
+    """A directory for a primary's WAL."""
+
+    def __init__(self, env):
+        self.directory = os.path.join(env.scratch, "archive")
+        self.remove()
+        os.mkdir(self.directory)
+        self.end = None             # of what is in it
+
+    def settings(self):
+        return {"archive_mode": "on", "archive_command": f"cp %p {self.directory}/%f"}
+
+    def restore(self):
+        return {"restore_command": f"cp {self.directory}/%f %p"}
+
+    def complete(self, primary):
+        """Waits until it has all that the primary has written."""
+        self.end = primary.sql("SELECT pg_current_wal_insert_lsn()")
+        primary.sql("SELECT pg_switch_wal()")
+        while not primary.sql("SELECT last_archived_wal >= pg_walfile_name("
+                              f"'{self.end}') FROM pg_stat_archiver"):
+            time.sleep(0.05)
+
+    def replay(self, start, standby, rows):
+        """Figures of a standby that starts, to the end of the archive."""
+        began = time.monotonic()
+        start()
+        replayed(standby, self.end)
+        seconds = time.monotonic() - began
+        return {"rows": rows, "seconds": seconds, "rows_per_s": rows / seconds,
+                "cpu_us_per_row": standby.cpu_seconds() * 1e6 / rows}
+
+    def remove(self):
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def make_standby(env, template):
+    """A stopped standby from the template."""
+    standby = env.clone(env.template(*template), "standby", env.port + 1)
+    open(os.path.join(standby.directory, "standby.signal"), "w").close()
+    return standby
+
+
+def replayed(standby, end):
+    """Waits until the standby has replayed the WAL up to there."""
+    while not standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
+        time.sleep(0.02)
+
+
 class Replicated(Upkeep):
     """A primary, and a standby that streams from it."""
 
@@ -60,16 +111,8 @@ class Replicated(Upkeep):
 
     def pair(self, method):
         """The two, stopped, from the same template; the standby with its signal."""
-        env = self.bench.env
-        primary = self.bench.clone(self.template(method))
-        standby = env.clone(env.template(*self.template(method)), "standby", env.port + 1)
-        open(os.path.join(standby.directory, "standby.signal"), "w").close()
-        return primary, standby
-
-    def replayed(self, standby, end):
-        """Waits until the standby has replayed the WAL up to there."""
-        while not standby.sql(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
-            time.sleep(0.02)
+        return (self.bench.clone(self.template(method)),
+                make_standby(self.bench.env, self.template(method)))
 
     def look_up(self, cluster):
         """Milliseconds that a new session's first look-up takes."""
@@ -97,7 +140,7 @@ class Standby(Replicated):
             **still))
         standby.prewarm()
         data.fill(self.bench.env, primary, self.shape, method, waiting)
-        self.replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
+        replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
         found = [{"state": "first", "first_query_ms": self.look_up(standby)},
                  {"state": "session", "first_query_ms": drive.percentile(
                      sorted(self.look_up(standby) for _ in range(10)), 0.5)}]
@@ -161,42 +204,57 @@ class Replay(Replicated):
         return ["replay-1", "replay-4"]
 
     def run(self, method, repeat):
-        env = self.bench.env
         files = self.bench.files.get("uniform", self.shape.rows + 1,
                                      self.shape.ingest_rows(self.count))
         rows = len(files) * data.BATCH
-        archive = os.path.join(env.scratch, "archive")
-        shutil.rmtree(archive, ignore_errors=True)
-        os.mkdir(archive)
+        archive = Archive(self.bench.env)
         primary, standby = self.pair(method)
-        primary.start(self.settings(method, archive_mode="on",
-                                    archive_command=f"cp %p {archive}/%f"))
+        primary.start(self.settings(method, **archive.settings()))
         primary.prewarm()
         primary.sql("CHECKPOINT")
         measure = drive.Measure(primary)
         drive.copy_batches(primary, files)
         primary.flush()
         taken = measure.stop(rows)
-        end = primary.sql("SELECT pg_current_wal_insert_lsn()")
-        primary.sql("SELECT pg_switch_wal()")
-        while not primary.sql("SELECT last_archived_wal >= pg_walfile_name("
-                              f"'{end}') FROM pg_stat_archiver"):
-            time.sleep(0.05)
+        archive.complete(primary)
         primary.stop()
-        found = self.replay(standby, method, archive, end, rows)
+        found = archive.replay(
+            lambda: standby.start(self.settings(method, **archive.restore())), standby, rows)
         self.bench.discard(standby)
         primary.remove()
-        shutil.rmtree(archive)
+        archive.remove()
         return [found, dict(taken, state="primary")]
 
-    def replay(self, standby, method, archive, end, rows):
-        """Seconds from the start to the end of the archive."""
-        began = time.monotonic()
-        standby.start(self.settings(method, restore_command=f"cp {archive}/%f %p"))
-        self.replayed(standby, end)
-        seconds = time.monotonic() - began
-        return {"rows": rows, "seconds": seconds, "rows_per_s": rows / seconds,
-                "cpu_us_per_row": standby.cpu_seconds() * 1e6 / rows}
+
+class TightReplay(Tight):
+    """The same with little memory."""
+
+    def __init__(self, bench, name):
+        count = int(name[-1])
+        super().__init__(bench, name, TightShape(25_000_000, {1: 192, 4: 512}[count], count,
+                                                 bench.args.tight_scale))
+
+    @staticmethod
+    def names():
+        return ["tight-replay-1", "tight-replay-4"]
+
+    def phases(self, method, repeat):
+        archive = Archive(self.bench.env)
+        standby = make_standby(self.bench.env, self.template(method))
+        most = {"max_connections": "100"}      # as the template's
+        primary = self.start(method, **most, **archive.settings())
+        feed = Feed(primary, self.shape)
+        first = feed.next
+        taken, _ = measured(feed, lambda: feed.run(self.seconds))
+        archive.complete(primary)
+        primary.stop()
+        found = archive.replay(
+            lambda: self.confine(standby, method, **most, **archive.restore()),
+            standby, feed.next - first)
+        self.end(standby)
+        primary.remove()
+        archive.remove()
+        return [found, dict(taken, state="primary")]
 
 
 class RestartCopy(Replicated):
