@@ -40,8 +40,8 @@ import work_tight
 import work_upkeep
 from server import Env
 
-CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Connect, work_ingest.Upsert,
-           work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
+CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest.Connect,
+           work_ingest.Upsert, work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
            work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
            work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,

@@ -116,11 +116,13 @@ def index_sql(method, distribution, count):
 
 
 def template(env, shape, method, distribution="uniform", count=1, rows=None, with_id=False,
-             primary_key=False):
-    """A cluster with rows 1..n of events, inserted into the indexed table."""
+             primary_key=False, shards=0):
+    """A cluster with rows 1..n of events, inserted into the indexed table, which
+    has so many partitions, if any."""
     rows = shape.rows if rows is None else rows
     tag = (shape.name, method, distribution, count, rows) + \
-        (("id",) if with_id else ()) + (("pk",) if primary_key else ())
+        (("id",) if with_id else ()) + (("pk",) if primary_key else ()) + \
+        ((f"{shards}-shards",) if shards else ())
 
     def build(cluster):
         fast = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB",
@@ -128,7 +130,10 @@ def template(env, shape, method, distribution="uniform", count=1, rows=None, wit
         cluster.start(env.settings(method, shape, **fast))
         if method in OURS:
             cluster.sql("CREATE EXTENSION cache_batch")
-        cluster.sql(TABLE)
+        cluster.sql(TABLE + (" PARTITION BY HASH (id)" if shards else ""))
+        for n in range(shards):
+            cluster.sql(f"CREATE TABLE events_{n} PARTITION OF events "
+                        f"FOR VALUES WITH (MODULUS {shards}, REMAINDER {n})")
         if primary_key:
             cluster.sql("ALTER TABLE events ADD PRIMARY KEY (id)")
         if with_id:

@@ -14,6 +14,7 @@ LIMITS = [
     ("rows/s, in memory, 1 index", "ingest-copy-1-uniform", "", "rows_per_s", ">=", 1.9),
     ("rows/s, 30 M rows", "big-copy", "", "rows_per_s", ">=", 6.0),
     ("100-row INSERT ON CONFLICT, 4 indexes: rows/s", "upsert-100", "", "rows_per_s", ">=", 1.5),
+    ("rows/s, 32 shards, 4 indexes", "shards-copy", "", "rows_per_s", ">=", 1.0),
     ("server CPU an index entry, COPY, 4 indexes (us)", "ingest-copy-4-uniform", "",
      "cpu_us_per_entry", "<=", 0.25),
     ("WAL a row, 30 M rows", "big-copy", "", "wal_per_row", "<=", 0.15),

@@ -11,6 +11,8 @@ big-insert1-async         1-row INSERT there, synchronous_commit off
 big-insert1-sync          the same with synchronous_commit on; begins and ends
                           with a full pool, without the flush at the end
 grow-copy                 COPY into an empty table with 1 index
+shards-copy               COPY into 5 million rows in 32 partitions by a hash of the
+                          id, as a node of Citus has them, 4 indexes each
 connect-insert1           1-row INSERTs into 5 million rows with 1 index, a
                           session for each; with a full pool
 upsert-100                100-row INSERT ... ON CONFLICT DO NOTHING into 5
@@ -111,6 +113,23 @@ class Grow(Ingest):
     @staticmethod
     def names():
         return ["grow-copy"]
+
+
+class Shards(Ingest):
+    """As ingest-copy-4-uniform, into many small indexes."""
+
+    def __init__(self, bench, name):
+        super().__init__(bench, "ingest-copy-4-uniform")
+        self.name = name
+        self.methods = ["heap", "btree", "cachebatch"]
+
+    @staticmethod
+    def names():
+        return ["shards-copy"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, self.keys, self.count,
+                             self.preloaded, shards=32)
 
 
 class Connect:
