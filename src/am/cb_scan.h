@@ -116,7 +116,8 @@ typedef struct CbWindow
 
 /*
  * Leaves of points of the scan's first column, found together.  Good for as
- * long as these are: the scan's snapshot keeps the links right.
+ * long as these are: the scan's snapshot keeps the links right, or, in
+ * recovery, whoever follows one sees whether it still is.
  */
 #define CB_SCAN_GROUP_MAX	64
 

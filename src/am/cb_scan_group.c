@@ -99,7 +99,7 @@ CbLeafHint
 cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	CbLeafHint	unknown = {InvalidBlockNumber, InvalidBuffer};
+	CbLeafHint	unknown = {InvalidBlockNumber, InvalidBuffer, 0};
 
 	if (!ScanDirectionIsForward(dir) || so->pos.bound.kind != CB_BOUND_KEYS)
 		return unknown;

@@ -51,7 +51,6 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	CB_TEST_POINT("vacuum-begun");
-	cb_key_prepare_trust(info->index);
 	cb_vacuum_drain(info);
 	(void) cb_flush_ranges(info->index);
 	CB_TEST_POINT("vacuum-merged");

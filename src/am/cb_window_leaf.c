@@ -13,12 +13,13 @@
 
 #include "am/cb_window.h"
 #include "base/cb_heat.h"
+#include "base/cb_replay.h"
 #include "utils/snapmgr.h"
 
 /*
  * The leaf beyond so->pos, pinned and share-locked.  The one that is known by
  * its block may have been split, or have given to its right neighbour what
- * lies there.
+ * lies there, or, on a standby, be another page.
  */
 static Buffer
 cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
@@ -29,13 +30,17 @@ cb_window_find_leaf(IndexScanDesc scan, ScanDirection dir)
 	{
 		Buffer		buf = cb_tree_read_leaf(scan->indexRelation, &so->pos.leaf,
 											scan->xs_snapshot);
-		Page		page = BufferGetPage(buf);
 
-		if (CbPageIsRightmost(page) ||
-			cb_key_compare_bound(&so->kd, &so->pos.bound,
-								 CbPageGetHighKey(page)) > 0)
-			return buf;
-		UnlockReleaseBuffer(buf);
+		if (BufferIsValid(buf))
+		{
+			Page		page = BufferGetPage(buf);
+
+			if (CbPageIsRightmost(page) ||
+				cb_key_compare_bound(&so->kd, &so->pos.bound,
+									 CbPageGetHighKey(page)) > 0)
+				return buf;
+			UnlockReleaseBuffer(buf);
+		}
 	}
 	return cb_tree_descend(&so->kd, &so->pos.bound, dir, scan->xs_snapshot,
 						   &so->descent);
@@ -229,7 +234,8 @@ cb_window_set_bounds(CbScanOpaque so, bool forward)
 		cb_window_check_progress(so, bound, forward, window->leaf.blkno);
 		cb_place_set_tuple(so, far, bound, false);
 		if (forward)
-			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer};
+			far->leaf = (CbLeafHint) {CbPageGetOpaque(page)->next, InvalidBuffer,
+				window->leaf.reuses};
 	}
 	window->clipped = cb_window_clip(so, far, forward);
 }
@@ -261,7 +267,8 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 	}
 	else
 		cb_window_copy_leaf(scan->indexRelation, window, buf);
-	window->leaf = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
+	window->leaf = (CbLeafHint) {BufferGetBlockNumber(buf), buf,
+		cb_replay_reuses(scan->indexRelation)};
 	window->buf = buf;
 	window->valid = true;
 	cb_heat_note(scan->indexRelation, window->leaf.blkno, CB_HEAT_READ);

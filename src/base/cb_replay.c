@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_replay.c
- *	  The counts of cb_replay.h in shared memory: 16 kB.
+ *	  The counts of cb_replay.h in shared memory: 24 kB.
  *
  * The startup process alone writes them.  They begin at 1.
  *
@@ -9,6 +9,7 @@
  */
 #include "base/cb_replay.h"
 
+#include "access/xlog.h"
 #include "core/cb_atomic.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -20,6 +21,7 @@ typedef struct CbReplaySlot
 {
 	cb_atomic64 journal;
 	cb_atomic64 removals;
+	cb_atomic64 reuses;
 } CbReplaySlot;
 
 static CbReplaySlot *cb_replay_slots = NULL;
@@ -45,6 +47,7 @@ cb_replay_shmem_startup(void)
 	{
 		cb_store_relaxed(&cb_replay_slots[i].journal, 1);
 		cb_store_relaxed(&cb_replay_slots[i].removals, 1);
+		cb_store_relaxed(&cb_replay_slots[i].reuses, 1);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -57,7 +60,8 @@ cb_replay_slot(Oid file)
 
 /*
  * Counts what a record has done to a file: a set of CbReplayKind.  Its pages are
- * as the record leaves them.  An acquire and a release; cannot fail.
+ * as the record leaves them, or, of a reuse, are yet to change.  An acquire and a
+ * release; cannot fail.
  */
 void
 cb_replay_count(Oid file, int kinds)
@@ -68,6 +72,8 @@ cb_replay_count(Oid file, int kinds)
 		cb_fetch_add(&slot->journal, 1);
 	if (kinds & CB_REPLAY_REMOVAL)
 		cb_fetch_add(&slot->removals, 1);
+	if (kinds & CB_REPLAY_REUSE)
+		cb_fetch_add(&slot->reuses, 1);
 }
 
 /*
@@ -86,4 +92,20 @@ cb_replay_removals(Relation index)
 {
 	pg_read_barrier();
 	return cb_load_acquire(&cb_replay_slot(index->rd_locator.relNumber)->removals);
+}
+
+/*
+ * The same, of deleted pages used again; 0 where there is no recovery, or not any more.
+ * A link of the tree is good for as long as this is what it was at a moment when the page
+ * that has the link was in the tree, or, of 0, for as long as the caller's snapshot or
+ * transaction id, which is from before that moment, is held.  Asked with a page locked,
+ * it says so of that page until it is unlocked.
+ */
+uint64
+cb_replay_reuses(Relation index)
+{
+	if (likely(!RecoveryInProgress()))
+		return 0;
+	pg_read_barrier();
+	return cb_load_acquire(&cb_replay_slot(index->rd_locator.relNumber)->reuses);
 }

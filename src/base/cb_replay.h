@@ -9,6 +9,8 @@
  *
  *	journal		entries appended, or the tail moved
  *	removals	entries taken out of a level, of which the row can be gone
+ *	reuses		deleted pages of the tree about to be used again; counted before
+ *				they change
  *
  * Counted in shared memory, in slots that indexes may share: then one is taken
  * for the other's, which does no harm.
@@ -26,7 +28,8 @@ typedef enum CbReplayKind
 {
 	CB_REPLAY_NOTHING = 0,
 	CB_REPLAY_JOURNAL = 1,
-	CB_REPLAY_REMOVAL = 2
+	CB_REPLAY_REMOVAL = 2,
+	CB_REPLAY_REUSE = 4
 } CbReplayKind;
 
 extern void cb_replay_shmem_request(void);
@@ -34,5 +37,6 @@ extern void cb_replay_shmem_startup(void);
 extern void cb_replay_count(Oid file, int kinds);
 extern uint64 cb_replay_journal(Relation index);
 extern uint64 cb_replay_removals(Relation index);
+extern uint64 cb_replay_reuses(Relation index);
 
 #endif							/* CB_REPLAY_H */

@@ -158,11 +158,9 @@ cb_describe_reuse_page(StringInfo buf, const char *rec)
 {
 	const xl_cb_reuse_page *xlrec = (const xl_cb_reuse_page *) rec;
 
-	appendStringInfo(buf, "rel %u/%u/%u, block %u, safexid %u:%u, is_decoded %d",
+	appendStringInfo(buf, "rel %u/%u/%u, block %u",
 					 xlrec->file.spcOid, xlrec->file.dbOid,
-					 xlrec->file.relNumber, xlrec->block,
-					 EpochFromFullTransactionId(xlrec->safexid),
-					 XidFromFullTransactionId(xlrec->safexid), xlrec->is_decoded);
+					 xlrec->file.relNumber, xlrec->block);
 }
 
 void

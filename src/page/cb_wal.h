@@ -218,18 +218,16 @@ typedef struct xl_cb_unlink
 	(offsetof(xl_cb_unlink, next) + (npages) * sizeof(BlockNumber))
 
 /*
- * A deleted page is about to be used again.  No blocks: it stands for a
- * conflict with the standby's snapshots from before the deletion.
+ * A deleted page of the tree is about to be used again.  No blocks: the page
+ * changes later, if at all, and the standby's readers have to know before.
  */
 typedef struct xl_cb_reuse_page
 {
-	FullTransactionId safexid;
 	RelFileLocator file;
-	BlockNumber block;
-	bool		is_decoded;		/* as of xl_cb_leaf_delete */
+	BlockNumber block;			/* for pg_waldump */
 } xl_cb_reuse_page;
 
-#define SizeOfCbReusePage (offsetof(xl_cb_reuse_page, is_decoded) + sizeof(bool))
+#define SizeOfCbReusePage sizeof(xl_cb_reuse_page)
 
 /*
  * Make the index's first range page and their range root, or split a range

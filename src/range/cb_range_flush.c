@@ -36,15 +36,14 @@ cb_range_threshold(Relation rel)
 
 /*
  * Is the index so large that buckets spill?  Looks its size up in the file
- * system, and in the catalogs what cb_key_prepare_trust() does: errors can be
- * raised, and no LWLock is held.
+ * system, and whether it is buffered in the catalogs: errors can be raised,
+ * and no LWLock is held.
  */
 bool
 cb_range_is_wanted(Relation rel)
 {
 	int64		threshold = cb_range_threshold(rel);
 
-	cb_key_prepare_trust(rel);
 	return threshold != CB_THRESHOLD_OFF && cb_is_buffered(rel) &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		(int64) RelationGetNumberOfBlocks(rel) * (BLCKSZ / 1024) >= threshold;

@@ -8,9 +8,9 @@
  * exclusive lock, it is seen to be free (A13).
  *
  * A deleted page of the tree is free once nobody can hold a link to it any
- * more (see cb_unlink.c).  On a standby somebody still can: there the record
- * of the reuse ends the queries whose snapshots are that old.  A page that was
- * one of a run is free at once.
+ * more (see cb_unlink.c).  On a standby somebody still can: there replay of the
+ * record of the reuse is counted, and whoever follows a link sees that
+ * (cb_search.c).  A page that was one of a run is free at once.
  *
  * A crash takes pages out of the map: those that were put into it after they
  * were freed in WAL, and those that were taken and not used.  A standby has no
@@ -25,11 +25,10 @@
 
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "access/xlogutils.h"
+#include "base/cb_replay.h"
 #include "common/hashfn.h"
 #include "page/cb_wal.h"
 #include "rel/cb_alloc.h"
-#include "rel/cb_key.h"
 #include "rel/cb_rel.h"
 #include "rel/cb_ring.h"
 #include "storage/bufmgr.h"
@@ -37,7 +36,6 @@
 #include "storage/fsm_internals.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
-#include "storage/standby.h"
 #include "utils/pgstat_internal.h"
 #include "utils/snapmgr.h"
 
@@ -83,27 +81,23 @@ cb_alloc_log_reuse(Relation rel, Buffer buf)
 		!FullTransactionIdIsValid(CbPageGetDeleted(page)->safexid) ||
 		!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())
 		return;
-	xlrec.safexid = CbPageGetDeleted(page)->safexid;
 	xlrec.file = rel->rd_locator;
 	xlrec.block = BufferGetBlockNumber(buf);
-	xlrec.is_decoded = cb_key_is_decoded(rel);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfCbReusePage);
 	(void) XLogInsert(CB_RMGR_ID, XLOG_CB_REUSE_PAGE);
 }
 
 /*
- * Redo of XLOG_CB_REUSE_PAGE: ends the queries of a standby that may hold a
- * link to the page.  No page is touched.
+ * Redo of XLOG_CB_REUSE_PAGE: counted before the page changes, which is under
+ * its lock, for those of a standby who hold a link to it.  No page is touched.
  */
 void
 cb_redo_reuse_page(XLogReaderState *record)
 {
 	xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) XLogRecGetData(record);
 
-	if (InHotStandby)
-		ResolveRecoveryConflictWithSnapshotFullXid(xlrec->safexid, xlrec->is_decoded,
-												   xlrec->file);
+	cb_replay_count(xlrec->file.relNumber, CB_REPLAY_REUSE);
 }
 
 /*

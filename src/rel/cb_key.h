@@ -210,7 +210,6 @@ extern int	cb_key_find_partial(Relation index);
 extern bool cb_key_is_total(Relation rel);
 extern bool cb_key_is_trusted(Relation rel);
 extern void cb_key_prepare_trust(Relation rel);
-extern bool cb_key_is_decoded(Relation rel);
 extern bool cb_is_buffered(Relation rel);
 extern bool cb_packs_leaves(Relation rel);
 

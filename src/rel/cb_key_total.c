@@ -203,23 +203,6 @@ cb_total_watch(void)
 	watching = true;
 }
 
-/* Does logical decoding read the index's table?  Before version 16 nobody asks. */
-static bool
-cb_total_find_decoded(Relation index)
-{
-	Relation	heap;
-	bool		decoded;
-
-	if (PG_VERSION_NUM < 160000 || !XLogLogicalInfoActive())
-		return false;
-	heap = RelationIdGetRelation(index->rd_index->indrelid);
-	if (heap == NULL)
-		return true;
-	decoded = RelationIsAccessibleInLogicalDecoding(heap);
-	RelationClose(heap);
-	return decoded;
-}
-
 /*
  * Are the comparisons of all key columns known to be total?  The answer is
  * remembered until a catalog changes; where it is not known it is looked up,
@@ -235,15 +218,12 @@ cb_key_is_total(Relation rel)
 	{
 		uint64		generation;
 		bool		total;
-		bool		decoded;
 
 		cb_total_watch();
 		generation = cb_total_generation;
 		total = cb_key_find_partial(rel) == 0;
-		decoded = cb_total_find_decoded(rel);
 		cache = cb_rel_cache(rel);	/* reading catalogs may have dropped it */
 		cache->total = total;
-		cache->decoded = decoded;
 		cache->total_generation = generation;
 	}
 	return cache->total;
@@ -268,27 +248,13 @@ cb_key_is_trusted(Relation rel)
 }
 
 /*
- * Looks the answer up if need be, and that of cb_key_is_decoded(), for those
- * who will ask with pages locked: a catalog's lock may have to be waited for.
- * No page is locked here.
+ * Looks the answer up if need be, for those who will ask with pages locked: a
+ * catalog's lock may have to be waited for.  No page is locked here.
  */
 void
 cb_key_prepare_trust(Relation rel)
 {
 	(void) cb_key_is_total(rel);
-}
-
-/*
- * Does logical decoding read the table, so that a standby's slots may need
- * what a conflict of recovery is about?  Reads no catalog: as
- * cb_key_prepare_trust() found it last, and yes where it has not been called.
- */
-bool
-cb_key_is_decoded(Relation rel)
-{
-	CbRelCache *cache = cb_rel_cache(rel);
-
-	return cache->total_generation == 0 || cache->decoded;
 }
 
 /*

@@ -20,6 +20,9 @@ typedef struct CbLeafHint
 {
 	BlockNumber blkno;
 	Buffer		buf;			/* not pinned */
+	uint64		reuses;			/* cb_replay_reuses() when the leaf, or the
+								 * page that has the link to it, was locked
+								 * and in the tree */
 } CbLeafHint;
 
 /* words that an upper layer may keep with what is known of an index */
@@ -42,8 +45,7 @@ typedef struct CbRelCache
 	uint8		build_id[CB_BUILD_ID_LEN];
 	BlockNumber range_root;		/* 0: there was none */
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
-	bool		total;			/* ... cb_key_is_total() and ... */
-	bool		decoded;		/* ... cb_key_is_decoded() */
+	bool		total;			/* ... cb_key_is_total() */
 	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/),
 											 * which alone reads it; 0 to
 											 * begin with */

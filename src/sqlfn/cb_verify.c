@@ -9,7 +9,8 @@
  * (cb_verify_range.c) before the tree, and each level of the tree from left to
  * right: entries move downwards and to the right only, so nothing that was
  * published before the snapshot is missed.
- * Without strict, pages can leave the tree meanwhile; see tree/cb_unlink.c.
+ * Without strict, pages can leave the tree meanwhile; see tree/cb_unlink.c.  In
+ * recovery they can be used again as well; see tree/cb_search.c.
  *
  * Invariants checked, always:
  *	 a) every page has our id, format version, and the type and level that
@@ -47,6 +48,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "am/cb_am.h"
+#include "base/cb_replay.h"
 #include "catalog/index.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -58,6 +60,7 @@
 #include "page/cb_range_page.h"
 #include "sqlfn/cb_sqlfn.h"
 #include "sqlfn/cb_verify.h"
+#include "tree/cb_tree.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -108,6 +111,7 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 							 v->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	memcpy(v->page.data, BufferGetPage(buf), BLCKSZ);
+	v->reuses = cb_replay_reuses(v->rel);
 	UnlockReleaseBuffer(buf);
 }
 
@@ -572,6 +576,23 @@ cb_verify_skip_deleted(CbVerify *v)
 		CbPageGetOpaque(v->page.data)->level == v->level;
 }
 
+/*
+ * The page of the level that lies right of v->low now, found by a descent, for
+ * which there is a snapshot; *reuses: with what count.
+ */
+static BlockNumber
+cb_verify_find_right(CbVerify *v, uint64 *reuses)
+{
+	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = v->low};
+	Buffer		buf = cb_tree_descend_to(&v->kd, &bound, ForwardScanDirection,
+										 v->level, NULL, NULL);
+	BlockNumber blkno = BufferGetBlockNumber(buf);
+
+	*reuses = cb_replay_reuses(v->rel);
+	UnlockReleaseBuffer(buf);
+	return blkno;
+}
+
 /* Walks one level by right links; v->above has been set. */
 static void
 cb_verify_level(CbVerify *v)
@@ -579,6 +600,7 @@ cb_verify_level(CbVerify *v)
 	BlockNumber blkno = v->above.children[0];
 	BlockNumber from = blkno;
 	uint64		npages = 0;
+	uint64		reuses = 0;		/* of the last page in the tree */
 
 	v->left = InvalidBlockNumber;
 	v->low = NULL;
@@ -589,8 +611,19 @@ cb_verify_level(CbVerify *v)
 	while (blkno != InvalidBlockNumber)
 	{
 		cb_verify_read(v, blkno, from);
+
+		/* the leftmost page never leaves the tree */
+		if (v->left != InvalidBlockNumber && v->reuses != reuses)
+		{
+			blkno = cb_verify_find_right(v, &reuses);
+			continue;
+		}
 		if (!cb_verify_skip_deleted(v))
+		{
 			cb_verify_tree_page(v);
+			reuses = v->reuses;
+			CB_TEST_POINT("verify-right");
+		}
 		if (++npages > v->nblocks &&
 			npages > RelationGetNumberOfBlocks(v->rel))
 			cb_verify_fail(v, "The right links of level %u form a ring.",

@@ -66,7 +66,7 @@ cb_ahead_add_children(const CbKeyDesc *kd, CbAhead *ahead, Page page,
 	/* the first to be added is there, wherever the end is */
 	for (;; off += forward ? 1 : -1)
 	{
-		ahead->leaves[ahead->n++] = (CbLeafHint) {BTreeTupleGetDownLink(CbPageGetTuple(page, off)), InvalidBuffer};
+		ahead->leaves[ahead->n++] = (CbLeafHint) {BTreeTupleGetDownLink(CbPageGetTuple(page, off)), InvalidBuffer, 0};
 		if ((forward ? off >= last : off <= last) || ahead->n == CB_AHEAD_MAX)
 			break;
 	}

@@ -15,7 +15,9 @@
  */
 #include "postgres.h"
 
+#include "base/cb_base.h"
 #include "base/cb_heat.h"
+#include "base/cb_replay.h"
 #include "miscadmin.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
@@ -43,34 +45,41 @@ cb_prewarm_prefetch(CbPrewarm *prewarm, OffsetNumber off)
 						  BTreeTupleGetDownLink(downlink));
 }
 
+/* The block is that of a leaf which is locked, or the link in it. */
+static CbLeafHint
+cb_prewarm_hint(CbPrewarm *prewarm, BlockNumber blkno)
+{
+	return (CbLeafHint) {blkno, InvalidBuffer, cb_replay_reuses(prewarm->kd->rel)};
+}
+
 /*
- * Visits a leaf, under its share lock; false: it is the last one.  *blkno
- * becomes the next one.  Comparison functions run when the leaf is unlocked.
+ * Visits a leaf, which is share-locked, and unlocks it; false: it is the last
+ * one.  *next becomes the next one.  Comparison functions run when the leaf is
+ * unlocked.
  */
 static bool
-cb_prewarm_leaf(CbPrewarm *prewarm, BlockNumber *blkno)
+cb_prewarm_leaf(CbPrewarm *prewarm, Buffer buf, CbLeafHint *next)
 {
-	CbLeafHint	hint = {*blkno, InvalidBuffer};
-	Buffer		buf = cb_tree_read_leaf(prewarm->kd->rel, &hint, NULL);
 	Page		page = BufferGetPage(buf);
 	bool		rightmost = CbPageIsRightmost(page);
 
 	cb_heat_touch(prewarm->kd->rel, BufferGetBlockNumber(buf));
 	prewarm->leaves++;
-	*blkno = CbPageGetOpaque(page)->next;
+	*next = cb_prewarm_hint(prewarm, CbPageGetOpaque(page)->next);
 	if (!rightmost)
 		cb_bound_copy_tuple(&prewarm->at, CbPageGetHighKey(page), &prewarm->tuple);
 	UnlockReleaseBuffer(buf);
 	if (prewarm->leaves % CB_CHECK_MOVES == 0 &&
 		prewarm->leaves > 2 * (int64) RelationGetNumberOfBlocks(prewarm->kd->rel))
-		cb_report_corrupt(prewarm->kd->rel, *blkno,
+		cb_report_corrupt(prewarm->kd->rel, next->blkno,
 						  "The right links of leaves form a ring.");
 	return !rightmost &&
 		cb_key_compare_bound(prewarm->kd, prewarm->hi, prewarm->at.tuple) < 0;
 }
 
 /*
- * Visits the leaves that one level-1 page leads to; false: the range ends.  No
+ * Visits the leaves that one level-1 page leads to, or, on a standby, fewer, if
+ * one of them may be another page by now; false: the range ends.  No
  * lock is held before or after.  Allocates in the current context, which the
  * caller resets.
  */
@@ -80,14 +89,14 @@ cb_prewarm_run(CbPrewarm *prewarm)
 	CbDescent  *descent = &prewarm->descent;
 	Page		parent = (Page) descent->parent.data;
 	Buffer		buf;
-	BlockNumber leaf;
+	CbLeafHint	leaf;
 	OffsetNumber off = 0;
 	OffsetNumber last = 0;
 	OffsetNumber ahead;
 
 	descent->parent_valid = false;
 	buf = cb_tree_descend(prewarm->kd, &prewarm->at, ForwardScanDirection, NULL, descent);
-	leaf = BufferGetBlockNumber(buf);
+	leaf = cb_prewarm_hint(prewarm, BufferGetBlockNumber(buf));
 	UnlockReleaseBuffer(buf);
 	if (descent->low != NULL &&
 		cb_key_compare_bound(prewarm->kd, prewarm->hi, descent->low) >= 0)
@@ -102,8 +111,12 @@ cb_prewarm_run(CbPrewarm *prewarm)
 		for (; ahead <= Min(last, off + CB_PREWARM_AHEAD); ahead++)
 			cb_prewarm_prefetch(prewarm, ahead);
 		CHECK_FOR_INTERRUPTS();
-		if (!cb_prewarm_leaf(prewarm, &leaf))
+		buf = cb_tree_read_leaf(prewarm->kd->rel, &leaf, NULL);
+		if (!BufferIsValid(buf))
+			return true;
+		if (!cb_prewarm_leaf(prewarm, buf, &leaf))
 			return false;
+		CB_TEST_POINT("prewarm-right");
 		if (off >= last)
 			return true;
 	}

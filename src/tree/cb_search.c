@@ -16,11 +16,21 @@
  * follows links has one (cb_search_is_protected).  The leftmost page of a
  * level never leaves the tree, so a root that was remembered stays valid.
  *
+ * The primary does not know of a standby's snapshots.  There replay counts the
+ * pages that are used again, before they change (cb_replay_reuses), and a page
+ * is looked at only if the count, under the page's lock, is what it was when
+ * the link was good for sure: before a descent from the root, or under the lock
+ * of a page that was in the tree.  What follows from a page that is deleted
+ * itself goes by that older count.  If it has changed the page may be another
+ * one, and the descent begins anew.  After a promotion no count from before it
+ * is believed, and links that are read then are kept good by snapshots.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_replay.h"
 #include "miscadmin.h"
 #include "storage/buf_internals.h"
 #include "storage/predicate.h"
@@ -57,10 +67,14 @@ cb_search_is_protected(void)
  * that was deleted, and that an internal page has a downlink; else an error.
  * snapshot: the page is tested against old_snapshot_threshold; NULL: it is
  * not.  This backend does not have the page locked yet.
+ *
+ * reuses: of the link that led to the page, or 0, as of a page that never
+ * leaves the tree.  NULL, and the buffer is released: the page may be another
+ * one by now.
  */
 static Page
 cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
-			   Snapshot snapshot)
+			   Snapshot snapshot, uint64 reuses)
 {
 	Page		page = BufferGetPage(buf);
 
@@ -68,6 +82,11 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
 	cb_rel_prefetch_ends(page);
 	LockBuffer(buf, lockmode);
+	if (unlikely(reuses != 0) && cb_replay_reuses(rel) != reuses)
+	{
+		UnlockReleaseBuffer(buf);
+		return NULL;
+	}
 	cb_page_check(rel, BufferGetBlockNumber(buf), page);
 	if ((!CbPageIsTree(page) && !CbPageIsGone(page)) ||
 		CbPageGetOpaque(page)->level != level)
@@ -112,7 +131,7 @@ cb_search_get_root(Relation rel, int lockmode, int leaf_lockmode,
 		buf = cb_rel_read_buffer(rel, root);
 		page = cb_search_lock(rel, buf,
 							  root_level == 0 ? leaf_lockmode : lockmode,
-							  root_level, snapshot);
+							  root_level, snapshot, 0);
 		*level = root_level;
 		if ((CbPageGetOpaque(page)->flags & CBP_ROOT) != 0 || tries > 0)
 			return buf;
@@ -204,11 +223,14 @@ cb_search_set_low(CbDescent *descent, IndexTuple separator)
  * which is locked likewise.  This is what makes one lock at a time enough
  * (Lehman and Yao, Efficient Locking for Concurrent Operations on B-Trees,
  * 1981).  An error if the links lead round in a ring.
+ *
+ * reuses: of the link that led to buf.  InvalidBuffer: the way may have led to
+ * a page that is another one by now.
  */
 static Buffer
 cb_search_move_right(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					 Buffer buf, int lockmode, Snapshot snapshot,
-					 bool for_write, CbDescent *descent)
+					 bool for_write, CbDescent *descent, uint64 reuses)
 {
 	Page		page = BufferGetPage(buf);
 	int			level = CbPageGetOpaque(page)->level;
@@ -231,7 +253,9 @@ cb_search_move_right(const CbKeyDesc *kd, const CbBound *bound, ScanDirection di
 			cb_report_corrupt(kd->rel, next,
 							  "The right links of level %d form a ring.", level);
 		buf = cb_rel_read_buffer(kd->rel, next);
-		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot);
+		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot, reuses);
+		if (page == NULL)
+			return InvalidBuffer;
 	}
 	if (descent && moves > CB_ROOT_MOVES)
 		descent->root_level = 0;
@@ -283,7 +307,8 @@ cb_search_note_page(Relation rel, CbPath *path, Buffer buf, int level)
 
 /*
  * Keeps a copy of the root, if it leads to other pages.  Its links are good
- * for as long as the caller holds the snapshot under which it is made.
+ * for as long as the caller holds the snapshot under which it is made: nobody
+ * in recovery has room for one.
  */
 static void
 cb_search_keep_root(CbDescent *descent, Buffer buf, int level)
@@ -315,6 +340,51 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbBound *bound, ScanDirection di
 }
 
 /*
+ * One attempt of cb_tree_descend_to(): InvalidBuffer, with no lock, if a page
+ * on the way may have been another one by then.
+ */
+static Buffer
+cb_search_try_descend(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
+					  int target_level, Snapshot snapshot, CbDescent *descent)
+{
+	uint64		reuses = cb_replay_reuses(kd->rel);
+	int			level;
+	Buffer		buf = InvalidBuffer;
+
+	if (descent)
+		descent->low = NULL;
+	if (descent && descent->root_level > target_level)
+		buf = cb_search_leave_root(kd, bound, dir, descent);
+	if (BufferIsValid(buf))
+	{
+		level = descent->root_level - 1;
+		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot, 0);
+	}
+	else
+		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE, BUFFER_LOCK_SHARE,
+								 snapshot, &level);
+	if (descent && descent->root != NULL && descent->root_level == 0)
+		cb_search_keep_root(descent, buf, level);
+	if (descent && descent->path)
+		descent->path->nlevels = level + 1;
+	for (;;)
+	{
+		buf = cb_search_move_right(kd, bound, dir, buf, BUFFER_LOCK_SHARE,
+								   snapshot, false, descent, reuses);
+		if (!BufferIsValid(buf))
+			return InvalidBuffer;
+		if (descent && descent->path)
+			cb_search_note_page(kd->rel, descent->path, buf, level);
+		if (level <= target_level)
+			return buf;
+		buf = cb_search_step_down(kd, bound, dir, buf, descent);
+		if (cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, --level, snapshot,
+						   reuses) == NULL)
+			return InvalidBuffer;
+	}
+}
+
+/*
  * Descends for reading.  Returns the page of the target level, or the root if
  * that is lower, pinned and share-locked, that holds the first position right
  * of the bound (forward) or the last one left of it (backward).  Holds no
@@ -329,41 +399,21 @@ cb_search_leave_root(const CbKeyDesc *kd, const CbBound *bound, ScanDirection di
  * snapshot: pages are tested for being too new for it (A16); NULL: they are
  * not.  Comparison functions run under the pages' locks.  A page that is no
  * page of the tree is an error.  Changes no page, so it serves standbys as
- * well.
+ * well: there it begins anew if replay has had pages used again meanwhile.
  */
 Buffer
 cb_tree_descend_to(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 				   int target_level, Snapshot snapshot, CbDescent *descent)
 {
-	int			level;
-	Buffer		buf = InvalidBuffer;
-
-	if (descent)
-		descent->low = NULL;
-	if (descent && descent->root_level > target_level)
-		buf = cb_search_leave_root(kd, bound, dir, descent);
-	if (BufferIsValid(buf))
-	{
-		level = descent->root_level - 1;
-		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
-	}
-	else
-		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE, BUFFER_LOCK_SHARE,
-								 snapshot, &level);
-	if (descent && descent->root != NULL && descent->root_level == 0)
-		cb_search_keep_root(descent, buf, level);
-	if (descent && descent->path)
-		descent->path->nlevels = level + 1;
 	for (;;)
 	{
-		buf = cb_search_move_right(kd, bound, dir, buf, BUFFER_LOCK_SHARE,
-								   snapshot, false, descent);
-		if (descent && descent->path)
-			cb_search_note_page(kd->rel, descent->path, buf, level);
-		if (level <= target_level)
+		Buffer		buf = cb_search_try_descend(kd, bound, dir, target_level,
+												snapshot, descent);
+
+		if (BufferIsValid(buf))
 			return buf;
-		buf = cb_search_step_down(kd, bound, dir, buf, descent);
-		cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, --level, snapshot);
+		if (descent && descent->low)
+			pfree(descent->low);
 	}
 }
 
@@ -377,9 +427,10 @@ cb_tree_descend(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 
 /*
  * A leaf that is known by its block, or the one that has taken over its range:
- * pinned and share-locked.  Only the block of the hint is used.  The caller
+ * pinned and share-locked.  The buffer of the hint is not used.  The caller
  * has had a snapshot or a transaction id since it learned of the block, holds
  * no page lock, and looks whether what it wants has moved right.
+ * InvalidBuffer: the block may be another page by now.
  *
  * snapshot as for cb_tree_descend_to().  No comparison function runs.  An
  * error if the block is no leaf.  Serves standbys as well.
@@ -392,11 +443,14 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 	for (;;)
 	{
 		Page		page = cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0,
-										  snapshot);
-		BlockNumber next = CbPageGetOpaque(page)->next;
+										  snapshot, hint->reuses);
+		BlockNumber next;
 
+		if (page == NULL)
+			return InvalidBuffer;
 		if (!CbPageIsGone(page))
 			return buf;
+		next = CbPageGetOpaque(page)->next;
 		if (CbPageIsRightmost(page))
 			cb_report_corrupt(rel, BufferGetBlockNumber(buf),
 							  "It was deleted, but has no right link.");
@@ -411,8 +465,8 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 /*
  * Sets the hints that name the same page as the first of them, as far as the
  * bounds lie in that page, to the children.  key is that of the bound.
- * Returns how many, one at least.  buf is the page, share-locked; it is
- * released.
+ * Returns how many, one at least; 0: the way may have led to a page that is
+ * another one by now.  buf is the page, share-locked; it is released.
  */
 static int
 cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
@@ -425,7 +479,10 @@ cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
 
 	key->sk_argument = values[0];
 	buf = cb_search_move_right(kd, bound, ForwardScanDirection, buf,
-							   BUFFER_LOCK_SHARE, snapshot, false, NULL);
+							   BUFFER_LOCK_SHARE, snapshot, false, NULL,
+							   hints[0].reuses);
+	if (!BufferIsValid(buf))
+		return 0;
 	page = BufferGetPage(buf);
 	do
 	{
@@ -441,10 +498,51 @@ cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
 	return i;
 }
 
+/* Nothing is known of the leaves. */
+static void
+cb_search_forget_leaves(CbLeafHint *hints, int n)
+{
+	for (int i = 0; i < n; i++)
+		hints[i] = (CbLeafHint) {InvalidBlockNumber, InvalidBuffer, 0};
+}
+
+/*
+ * One level of cb_tree_find_leaves(): hints that lead to its pages are set to
+ * their children.  buf is the first page, share-locked, and is released;
+ * InvalidBuffer: it is not locked yet.  False: a page may be another one by
+ * now, and what the hints say is of no use.
+ */
+static bool
+cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
+					 const Datum *values, int n, int level, Buffer buf,
+					 Snapshot snapshot, CbLeafHint *hints)
+{
+	int			found;
+
+	for (int i = 0; i < n; i += found)
+	{
+		if (!BufferIsValid(buf))
+		{
+			CHECK_FOR_INTERRUPTS();
+			buf = cb_rel_read_buffer(kd->rel, hints[i].blkno);
+			if (cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot,
+							   hints[i].reuses) == NULL)
+				return false;
+		}
+		found = cb_search_find_children(kd, bound, key, values + i, n - i,
+										buf, snapshot, hints + i);
+		if (found == 0)
+			return false;
+		buf = InvalidBuffer;
+	}
+	return true;
+}
+
 /*
  * The leaves to begin at for n bounds, which differ from the one given, of one
  * key, in the key's value alone, and ascend.  The lower bound of hints[i]'s
- * leaf is not right of bound i; it may have been split or deleted since.
+ * leaf is not right of bound i; it may have been split or deleted since.  On a
+ * standby all blocks are invalid if pages were used again meanwhile.
  *
  * All go down in lock step: a page is locked once for all that come through
  * it, and the pages of the next level are read in together.  Holds one lock at
@@ -461,6 +559,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 {
 	ScanKeyData key = *bound->keys;
 	CbBound		own_bound = *bound;
+	uint64		reuses = cb_replay_reuses(kd->rel);
 	int			level;
 	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
 										 BUFFER_LOCK_SHARE, snapshot, &level);
@@ -468,23 +567,18 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 	Assert(bound->kind == CB_BOUND_KEYS && bound->nkeys == 1);
 	own_bound.keys = &key;
 	for (int i = 0; i < n; i++)
-		hints[i] = (CbLeafHint) {BufferGetBlockNumber(buf), buf};
+		hints[i] = (CbLeafHint) {BufferGetBlockNumber(buf), buf, reuses};
 	if (level == 0)
 		UnlockReleaseBuffer(buf);
 	for (; level > 0; level--)
 	{
-		for (int i = 0; i < n;)
+		if (!cb_search_find_level(kd, &own_bound, &key, values, n, level, buf,
+								  snapshot, hints))
 		{
-			if (!BufferIsValid(buf))
-			{
-				CHECK_FOR_INTERRUPTS();
-				buf = cb_rel_read_buffer(kd->rel, hints[i].blkno);
-				cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot);
-			}
-			i += cb_search_find_children(kd, &own_bound, &key, values + i, n - i,
-										 buf, snapshot, hints + i);
-			buf = InvalidBuffer;
+			cb_search_forget_leaves(hints, n);
+			return;
 		}
+		buf = InvalidBuffer;
 		cb_rel_prefetch(kd->rel, hints, n);
 	}
 }
@@ -536,20 +630,20 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbBound *bound,
 		if (level > 0)
 		{
 			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-			cb_search_lock(kd->rel, buf, lockmode, level, NULL);
+			cb_search_lock(kd->rel, buf, lockmode, level, NULL, 0);
 		}
 	}
 
 	for (;;)
 	{
 		buf = cb_search_move_right(kd, bound, ForwardScanDirection, buf,
-								   lockmode, NULL, true, NULL);
+								   lockmode, NULL, true, NULL, 0);
 		if (CbPageHasIncompleteSplit(BufferGetPage(buf)))
 		{
 			if (lockmode != BUFFER_LOCK_EXCLUSIVE)
 			{
 				LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-				cb_search_lock(kd->rel, buf, BUFFER_LOCK_EXCLUSIVE, level, NULL);
+				cb_search_lock(kd->rel, buf, BUFFER_LOCK_EXCLUSIVE, level, NULL, 0);
 			}
 			if (CbPageHasIncompleteSplit(BufferGetPage(buf)))
 				cb_tree_finish_split(kd, buf);
@@ -563,7 +657,7 @@ cb_search_try_descend_for_write(const CbKeyDesc *kd, const CbBound *bound,
 		level--;
 		if (level == target_level)
 			lockmode = BUFFER_LOCK_EXCLUSIVE;
-		cb_search_lock(kd->rel, buf, lockmode, level, NULL);
+		cb_search_lock(kd->rel, buf, lockmode, level, NULL, 0);
 	}
 }
 

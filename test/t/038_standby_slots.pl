@@ -72,7 +72,8 @@ sub drop_entries
 }
 
 # Uses pages of the index again that left it just before the slot began: there was no
-# transaction in between, so the slot may need what there was when they left.
+# transaction in between, so decoding may have links to them, and sees what has become
+# of them.
 sub reuse_pages
 {
 	my ($table, $options) = @_;
@@ -100,8 +101,7 @@ sub reuse_pages
 is(drop_entries('plain', ''), 'f', 'a plain table: the slot stays');
 is(drop_entries('decoded', 'WITH (user_catalog_table = true)'), 't',
 	'one that decoding reads: the slot goes');
-is(reuse_pages('plain_pages', ''), 'f', 'pages of a plain table: the slot stays');
-is(reuse_pages('decoded_pages', 'WITH (user_catalog_table = true)'), 't',
-	'of one that decoding reads: the slot goes');
+is(reuse_pages('decoded_pages', 'WITH (user_catalog_table = true)'), 'f',
+	'its pages are used again: the slot stays');
 
 done_testing();
