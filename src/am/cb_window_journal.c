@@ -133,23 +133,41 @@ cb_window_own_pages(Relation rel)
 			   CB_WINDOW_OWN_PAGES);
 }
 
+/* The index's bucket set, or NULL; *served: workers will come to it soon. */
+static CbBucketSet *
+cb_window_find_builders(CbScanOpaque so, bool *served)
+{
+	CbBucketSet *set;
+	CbPos		from;
+
+	*served = false;
+	if (RecoveryInProgress())
+		return cb_set_find_or_make(so->kd.rel);
+	set = cb_set_attach(&so->kd, false);
+	*served = set != NULL && cb_queue_is_served() &&
+		cb_set_attachment(set, so->kd.rel, &from) != 0 &&
+		!cb_failing_waits(&set->failing);
+	return set;
+}
+
 /*
  * May the scan go through the journal for the one value that it wants?  Once,
- * where another process is to extend the shared copy, for which others wait.
+ * where another process extends the shared copy, or a worker is asked for that.
  */
 static bool
 cb_window_may_look(CbScanOpaque so, ScanDirection dir)
 {
 	CbBucketSet *set;
+	bool		served;
 
 	if (so->has_looked)
 		return false;
-	set = cb_set_find_or_make(so->kd.rel);
+	set = cb_window_find_builders(so, &served);
 	if (set == NULL)
 		return false;
 	cb_window_set_hash(so, dir);
 	so->has_looked = so->view.has_hash && !so->for_point &&
-		cb_shared_is_left_to_others(set, cb_queue_is_served());
+		cb_shared_leave_to_others(set, served);
 	return so->has_looked;
 }
 
@@ -184,7 +202,7 @@ cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 		if (cb_window_may_look(so, dir))
 			return cb_copy_acquire_piece(&so->kd, snapshot, from, block, limit,
 										 &so->pos.bound, dir, &so->view.hash);
-		if (cb_shared_extend(&so->kd, limit))
+		if (cb_shared_extend(&so->kd, limit, 0))
 			continue;
 		npages = cb_window_own_pages(so->kd.rel);
 		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
@@ -260,7 +278,6 @@ cb_window_upper_reaches(CbScanOpaque so, ScanDirection dir)
 	const CbUpper *upper = so->upper;
 	const CbBound *bound = &so->pos.bound;
 
-	Assert(!upper->has_one_value || so->view.has_hash);
 	if (upper->dir == NoMovementScanDirection)
 		return true;
 	if (upper->dir != dir)

@@ -65,8 +65,6 @@
 #define guc_free(p) free(p)
 #define ResolveRecoveryConflictWithSnapshot(horizon, is_catalog, locator) \
 	ResolveRecoveryConflictWithSnapshot(horizon, locator)
-#define ResolveRecoveryConflictWithSnapshotFullXid(horizon, is_catalog, locator) \
-	ResolveRecoveryConflictWithSnapshotFullXid(horizon, locator)
 
 /* Is the object, of pg_class or pg_database, the role's? */
 static inline bool

@@ -141,8 +141,8 @@ typedef struct CbSharedCopy
 	CbJournalPage full;			/* one that it has all of, to know the journal
 								 * by */
 	TimestampTz extended_at;	/* a hint */
-	TimestampTz asked_at;		/* when a worker was asked to extend it, or 0;
-								 * a hint */
+	TimestampTz asked_at;		/* when a worker was asked to extend it, who
+								 * has not begun; or 0; a hint */
 	TimestampTz failed_at;		/* when there was no room; a hint */
 	uint32		nruns;
 	uint32		runs[CB_SHARED_MAX_RUNS];	/* their directories, oldest first */
@@ -428,9 +428,8 @@ typedef struct CbSharedView
 
 extern CbPos cb_shared_end(Relation rel, BlockNumber *block);
 extern bool cb_shared_is_due(Relation rel);
-extern bool cb_shared_is_left_to_others(CbBucketSet *set, bool served);
-extern bool cb_shared_is_asked_for(const CbBucketSet *set);
-extern bool cb_shared_extend(CbKeyDesc *kd, CbPos limit);
+extern bool cb_shared_leave_to_others(CbBucketSet *set, bool served);
+extern bool cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms);
 extern bool cb_shared_pin(Relation rel, CbPos from, CbPos tail,
 						  CbSharedView *view);
 extern void cb_shared_forget(CbBucketSet *set);

@@ -12,7 +12,8 @@
  * One process at a time, the copy's builder, adds what has been appended since,
  * in pieces that it sorts in memory of its own, as further runs, and merges
  * runs when they become many.  Others wait for it, but not for long: a builder
- * runs comparisons, and these may wait for what the waiting process holds.
+ * runs comparisons, and these may wait for what the waiting process holds.  Or
+ * they look through the journal meanwhile for what they want.
  *
  * Why a scan misses nothing (I1, I11).  It takes "upto" first, then the tail,
  * and reads from the greater of them on by itself.  For each window it pins
@@ -117,6 +118,7 @@ cb_shared_forget(CbBucketSet *set)
 void
 cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail)
 {
+	set->copy.asked_at = 0;
 	if (set->copy.nruns == 0)
 		return;
 	(void) cb_set_lock(set, true);
@@ -288,6 +290,7 @@ cb_shared_merge(const CbSharedBuild *build)
  */
 #define CB_SHARED_FACTOR		2
 #define CB_SHARED_MIN_PAGES		16
+#define CB_SHARED_MAX_PAGES		1024	/* a worker does not look up meanwhile */
 
 static uint64
 cb_shared_piece(void)
@@ -296,7 +299,7 @@ cb_shared_piece(void)
 	uint64		run = (uint64) cb_shared_run_max_members() * cb_pool->chunk_size /
 		2 / BLCKSZ;
 
-	return Max(Min(memory, run), CB_SHARED_MIN_PAGES);
+	return Max(Min(Min(memory, run), CB_SHARED_MAX_PAGES), CB_SHARED_MIN_PAGES);
 }
 
 /*
@@ -358,20 +361,32 @@ cb_shared_go_on(CbSharedBuild *build, bool *more)
 	return cb_shared_merge(build);
 }
 
+/* Is it time for a worker to give way, or to begin another transaction? */
+static bool
+cb_shared_must_pause(TimestampTz began, int slice_ms)
+{
+	return slice_ms > 0 &&
+		(cb_waiter_is_there() ||
+		 TimestampDifferenceExceeds(began, GetCurrentTimestamp(), slice_ms));
+}
+
 /*
- * Builds up to the journal's head, or the limit; false: there is no room, or a
- * worker has given way, which has been asked for it still.  Memory that one piece has taken serves the next one: to get it from the operating
- * system takes longer than to sort.
+ * Builds up to the journal's head, or the limit; false: there is no room, or
+ * the slice is over, and then it is asked for again.  Memory that one piece has
+ * taken serves the next one: to get it from the operating system takes longer
+ * than to sort.
  */
 static bool
-cb_shared_build(CbSharedBuild *build)
+cb_shared_build(CbSharedBuild *build, int slice_ms)
 {
+	TimestampTz began = GetCurrentTimestamp();
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch shared copy",
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext piece_cxt = AllocSetContextCreate(cxt,
 													"cache_batch shared copy's piece",
-													cb_shared_piece() * BLCKSZ,
+													Min(cb_shared_piece() * BLCKSZ,
+														ALLOCSET_DEFAULT_MAXSIZE),
 													ALLOCSET_DEFAULT_INITSIZE,
 													ALLOCSET_DEFAULT_MAXSIZE);
 	MemoryContext oldcxt = MemoryContextSwitchTo(piece_cxt);
@@ -383,7 +398,8 @@ cb_shared_build(CbSharedBuild *build)
 	cb_read_begin(&build->reader, build->kd->rel, cxt, 0, InvalidBlockNumber, 0);
 	build->reader.bytes_cxt = piece_cxt;
 	(void) cb_key_prepare_hash(build->kd);
-	while (more && built && !cb_waiter_is_there())
+	build->set->copy.asked_at = 0;
+	while (more && built && !cb_shared_must_pause(began, slice_ms))
 	{
 		CHECK_FOR_INTERRUPTS();
 		built = cb_shared_go_on(build, &more);
@@ -393,8 +409,8 @@ cb_shared_build(CbSharedBuild *build)
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	build->set->copy.failed_at = built ? 0 : GetCurrentTimestamp();
-	if (!more)
-		build->set->copy.asked_at = 0;
+	if (built && more)
+		build->set->copy.asked_at = began;
 	return built && !more;
 }
 
@@ -474,7 +490,7 @@ cb_shared_wait(CbBucketSet *set)
 
 /*
  * Is there a shared copy of the index's journal that has not been extended for
- * some time?  Takes no lock: a hint.
+ * some time, and nobody is at it?  Takes no lock: a hint.
  */
 bool
 cb_shared_is_due(Relation rel)
@@ -482,6 +498,7 @@ cb_shared_is_due(Relation rel)
 	const CbBucketSet *set = cb_set_find(rel);
 
 	return set != NULL && set->copy.upto != 0 &&
+		cb_load_relaxed(&set->copy.builder) == 0 &&
 		TimestampDifferenceExceeds(set->copy.extended_at, GetCurrentTimestamp(),
 								   CB_SHARED_DUE_MS);
 }
@@ -489,10 +506,10 @@ cb_shared_is_due(Relation rel)
 /*
  * Will another process soon have extended the copy?  One that is at it, or a
  * worker, which is asked for it here if workers serve the index.  If that has
- * not come after a second, the answer is no.  A hint.
+ * not begun after a second, the answer is no.  A hint.
  */
 bool
-cb_shared_is_left_to_others(CbBucketSet *set, bool served)
+cb_shared_leave_to_others(CbBucketSet *set, bool served)
 {
 	CbSharedCopy *copy = &set->copy;
 	TimestampTz now = GetCurrentTimestamp();
@@ -508,25 +525,21 @@ cb_shared_is_left_to_others(CbBucketSet *set, bool served)
 	return !TimestampDifferenceExceeds(copy->asked_at, now, CB_SHARED_WAIT_MS);
 }
 
-/* Should a worker extend it?  A hint. */
-bool
-cb_shared_is_asked_for(const CbBucketSet *set)
-{
-	return set->copy.asked_at != 0 && cb_load_relaxed(&set->copy.builder) == 0;
-}
-
 /*
  * Brings the index's shared copy up to the journal's head or the limit, the
  * end of an entry, or has seen another process do so.  An index that should
  * have one gets it here.  False: it cannot have one, the pool has no room, or
  * the other process takes long; the caller reads the journal by itself.
  *
+ * slice_ms: a worker builds for so long, or until somebody waits for its locks;
+ * then it is asked again.  It does not wait for another builder.  0: a session.
+ *
  * No LWLock is held.  Also in recovery.  Comparisons run; one that uses the
  * index that it compares for gets an error (C11), and while it uses another
  * one that has no copy built.  Raises errors; what was added before stays.
  */
 bool
-cb_shared_extend(CbKeyDesc *kd, CbPos limit)
+cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms)
 {
 	CbBucketSet *set = cb_set_find_or_make(kd->rel);
 	CbSharedBuild build = {.kd = kd,.set = set,.limit = limit};
@@ -539,11 +552,11 @@ cb_shared_extend(CbKeyDesc *kd, CbPos limit)
 		!cb_slot_has_room(CB_SHARED_MAX_RUNS + 1, 0))
 		return false;
 	if (!cb_shared_begin_build(set))
-		return cb_shared_wait(set);
+		return slice_ms == 0 && cb_shared_wait(set);
 	build.serial = set->copy.serial;
 	PG_TRY();
 	{
-		built = cb_shared_build(&build);
+		built = cb_shared_build(&build, slice_ms);
 	}
 	PG_FINALLY();
 	{

@@ -27,6 +27,9 @@ typedef enum CbFlushCause
 	CB_FLUSH_READS				/* scans had to read its range buffers */
 } CbFlushCause;
 
+/* how long one transaction of a worker goes on */
+#define CB_WORKER_SLICE_MS		50
+
 /* ---------- cb_sweep.c ---------- */
 
 /* Moves the journal into the tree, up to where the buckets' entries begin. */

@@ -371,16 +371,22 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 	return cb_sweep_locked(&sweep, wait);
 }
 
-/* A worker first sorts it for those who read it meanwhile, if there are any. */
-static void
+/*
+ * A worker first sorts it for those who read it meanwhile, if they have asked
+ * for that.  True: there is more to sort.
+ */
+static bool
 cb_sweep_build_copy(Relation rel, CbBucketSet *set)
 {
 	CbKeyDesc	kd;
+	CbPos		from;
 
-	if (!cb_shared_is_asked_for(set))
-		return;
+	if (set->copy.asked_at == 0 || cb_set_attachment(set, rel, &from) == 0)
+		return false;
+	set->copy.asked_at = 0;		/* after an error, too: then it is swept */
 	cb_key_init(&kd, rel);
-	(void) cb_shared_extend(&kd, set->from);
+	(void) cb_shared_extend(&kd, from, CB_WORKER_SLICE_MS);
+	return set->copy.asked_at != 0;
 }
 
 /*
@@ -391,8 +397,8 @@ cb_sweep_build_copy(Relation rel, CbBucketSet *set)
  * buffers; what the tree does not take is published to the buckets, in
  * subtransactions, so not while a transaction or a subtransaction ends.  An
  * error that is met that way is raised only if there are too many such
- * entries, or if they could not be published.  Returns whether it has swept a
- * part, and there is more.
+ * entries, or if they could not be published.  Returns whether it has swept, or
+ * sorted for readers, a part, and there is more.
  */
 bool
 cb_flush_before(Relation rel, CbBucketSet *set, bool skip)
@@ -402,8 +408,8 @@ cb_flush_before(Relation rel, CbBucketSet *set, bool skip)
 
 	if (cb_load_acquire(&set->tail) >= set->from)
 		return false;
-	if (skip)
-		cb_sweep_build_copy(rel, set);
+	if (skip && cb_sweep_build_copy(rel, set))
+		return true;
 	return cb_sweep_locked(&sweep, false) &&
 		cb_load_acquire(&set->tail) < set->from;
 }

@@ -48,9 +48,6 @@
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
-/* how long one transaction goes on */
-#define CB_WORKER_SLICE_MS		50
-
 /* how long a worker stays with nothing to do */
 #define CB_WORKER_LINGER_MS		1000
 

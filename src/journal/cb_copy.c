@@ -12,6 +12,7 @@
  *
  * Where there is no room for a shared copy, and too much for a private one, a
  * scan reads the journal in pieces, each as large as a bounded memory takes.
+ * While another process sorts it, who looks for one value reads it for that.
  *
  * Why a scan sees all it must (I1, I11): its snapshot is taken before the
  * tail is read, and whatever the snapshot can see was published before it.
@@ -113,24 +114,20 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 	return kept;
 }
 
-/* As cb_journal_sort(), in the current memory context. */
-static int
-cb_copy_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
-{
-	cb_key_sort(kd, entries, n);
-	return cb_copy_drop_duplicates(kd, entries, n);
-}
-
 /*
  * Sorts entries of the journal, and leaves out all but one of equal ones: the
  * one that is in the journal longest.  Returns how many there are then.
- * Comparisons run, and the space is used.
+ * Comparisons run.  The space is used for it; NULL: memory of the current
+ * context, for the moment.
  */
 int
 cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 				CbSortSpace *space)
 {
-	cb_key_sort_in(kd, entries, n, space);
+	if (space != NULL)
+		cb_key_sort_in(kd, entries, n, space);
+	else
+		cb_key_sort(kd, entries, n);
 	return cb_copy_drop_duplicates(kd, entries, n);
 }
 
@@ -145,7 +142,7 @@ cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 {
 	CbJournalRun *run;
 
-	n = cb_copy_sort(kd, entries, n);
+	n = cb_journal_sort(kd, entries, n, NULL);
 	run = MemoryContextAllocZero(cxt, sizeof(CbJournalRun));
 	run->cxt = cxt;
 	run->refcount = 1;
@@ -660,7 +657,7 @@ cb_piece_cut(CbCopyPiece *piece)
 {
 	CbCopyPiece all = *piece;
 	bool		forward = ScanDirectionIsForward(piece->dir);
-	int			n = cb_copy_sort(piece->kd, all.entries, all.n);
+	int			n = cb_journal_sort(piece->kd, all.entries, all.n, NULL);
 	int			i = forward ? 0 : n - 1;
 
 	cb_piece_begin(piece);
@@ -732,7 +729,6 @@ cb_piece_make_upper(CbCopyPiece *piece, CbPos from, CbPos tail)
 		MemoryContextDelete(piece->cxt);
 	upper = cb_copy_make_upper(from, tail, &run, run != NULL ? 1 : 0);
 	upper->dir = piece->dir;
-	upper->has_one_value = piece->hash != NULL;
 	upper->end = piece->end;
 	return upper;
 }

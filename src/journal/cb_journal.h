@@ -52,8 +52,6 @@ typedef struct CbUpper
 	ScanDirection dir;			/* not 0: it has what lies beyond a bound in
 								 * this direction, ... */
 	IndexTuple	end;			/* ... up to this entry, without it; NULL: all */
-	bool		has_one_value;	/* it is only for windows with that value of
-								 * the first column which it was made for */
 	int			nruns;
 	CbJournalRun *runs[CB_MAX_RUNS];
 	MemoryContextCallback cb;

@@ -285,7 +285,8 @@ typedef struct CbWalAction
 	void		(*redo) (XLogReaderState *record);
 	void		(*describe) (StringInfo buf, const char *rec);	/* or NULL */
 	int			counted;		/* what redo counts: a set of CbReplayKind; the
-								 * record's block 0 is of the file */
+								 * record's block 0 is of the file.  A reuse is
+								 * counted by its own redo */
 } CbWalAction;
 
 /* cb_rmgr.c */

@@ -118,7 +118,8 @@ cb_key_prefetch_entry(const CbSortEntry *entries, int n, int i)
 typedef struct CbSortSpace
 {
 	MemoryContext cxt;
-	int			n;				/* entries that it is for */
+	int			nitems;
+	int			nentries;
 	struct CbRadixItem *items;
 	CbSortEntry *entries;
 } CbSortSpace;

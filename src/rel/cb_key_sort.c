@@ -327,21 +327,18 @@ cb_key_sort_ties(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 							 nnulls);
 }
 
-/* Makes room for n entries: for what the radix sort and the permutation need. */
-static void
-cb_key_grow_space(CbSortSpace *space, int n)
+/* An array of n such elements, in the place of one that has room for *room. */
+static void *
+cb_key_grow(const CbSortSpace *space, void *array, int *room, int n, Size size)
 {
-	if (space->n >= n)
-		return;
-	if (space->n > 0)
-	{
-		pfree(space->items);
-		pfree(space->entries);
-	}
-	space->n = 0;
-	space->items = MemoryContextAllocHuge(space->cxt, n * sizeof(CbRadixItem));
-	space->entries = MemoryContextAllocHuge(space->cxt, n * sizeof(CbSortEntry));
-	space->n = n;
+	if (*room >= n)
+		return array;
+	if (*room > 0)
+		pfree(array);
+	*room = 0;
+	array = MemoryContextAllocHuge(space->cxt, n * size);
+	*room = n;
+	return array;
 }
 
 static void
@@ -351,13 +348,16 @@ cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	int			nitems;
 	bool		ordered;
 
-	cb_key_grow_space(space, n);
+	space->items = cb_key_grow(space, space->items, &space->nitems, n,
+							   sizeof(CbRadixItem));
 	nitems = cb_key_abbreviate_entries(kd, entries, n, space->items, &ordered);
 	if (!ordered || nitems < n)
 	{
 		/* first of use to the radix sort, then to the permutation */
 		StaticAssertStmt(sizeof(CbSortEntry) >= sizeof(CbRadixItem),
 						 "too little space for a radix sort");
+		space->entries = cb_key_grow(space, space->entries, &space->nentries,
+									 n, sizeof(CbSortEntry));
 		if (!ordered)
 			cb_radix_sort(space->items, (CbRadixItem *) space->entries, nitems);
 		cb_key_permute(kd, entries, n, space->items, nitems, space->entries);
@@ -397,11 +397,10 @@ cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 	CbSortSpace space = {.cxt = CurrentMemoryContext};
 
 	cb_key_sort_in(kd, entries, n, &space);
-	if (space.n > 0)
-	{
+	if (space.nitems > 0)
 		pfree(space.items);
+	if (space.nentries > 0)
 		pfree(space.entries);
-	}
 }
 
 /*

@@ -20,9 +20,7 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
-#include "access/xlog.h"
 #include "base/cb_base.h"
-#include "catalog/catalog.h"
 #include "catalog/pg_language_d.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"

@@ -440,6 +440,7 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
 	Buffer		buf = cb_rel_read_buffer(rel, hint->blkno);
 
+	Assert(hint->reuses != 0 || cb_replay_reuses(rel) == 0);
 	for (;;)
 	{
 		Page		page = cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0,
@@ -542,7 +543,8 @@ cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
  * The leaves to begin at for n bounds, which differ from the one given, of one
  * key, in the key's value alone, and ascend.  The lower bound of hints[i]'s
  * leaf is not right of bound i; it may have been split or deleted since.  On a
- * standby all blocks are invalid if pages were used again meanwhile.
+ * standby all blocks are invalid if it was seen that pages were used again
+ * meanwhile.
  *
  * All go down in lock step: a page is locked once for all that come through
  * it, and the pages of the next level are read in together.  Holds one lock at
