@@ -524,6 +524,7 @@ cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
 	{
 		if (!BufferIsValid(buf))
 		{
+			CB_TEST_POINT("group-step");
 			CHECK_FOR_INTERRUPTS();
 			buf = cb_rel_read_buffer(kd->rel, hints[i].blkno);
 			if (cb_search_lock(kd->rel, buf, BUFFER_LOCK_SHARE, level, snapshot,

@@ -13,7 +13,7 @@ my $primary = new_node('primary', conf => <<'EOC');
 cache_batch.max_workers = 0
 cache_batch.max_delay = 1h
 cache_batch.spill_threshold = off
-max_connections = 40
+max_connections = 100
 EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($primary);
 my $standby = new_standby($primary, 'standby', conf => "max_standby_streaming_delay = 0\nhot_standby_feedback = off\n");
@@ -250,6 +250,63 @@ is(pages('d', 'deleted'), $empty, 'before them');
 $primary->wait_for_catchup($standby);
 $holder->query_safe('SELECT pg_advisory_unlock(1)');
 is(answer_of($_->[1]), $_->[2], "from $_->[0]") foreach @old;
+
+# ---------- a link to an internal page ----------
+
+# Each of these has a link from the root to a page of level 1, all of whose leaves are
+# empty; these pages leave the tree, and are used again.  None has come to a row yet,
+# whose page it would hold.
+$primary->safe_psql('postgres', q(
+	CREATE TABLE e (k int, t text);
+	ALTER TABLE e ALTER t SET STORAGE PLAIN;
+	INSERT INTO e SELECT i, repeat(md5(i::text), 25) FROM generate_series(1, 2000) i;
+	CREATE INDEX e_k ON e USING cachebatch (t) WITH (fillfactor = 50);
+	DELETE FROM e WHERE t BETWEEN '3' AND 'd'));
+cmp_ok($primary->safe_psql('postgres', q(SELECT root_level FROM cache_batch_metapage('e_k'))), '>', 1, 'e: three levels at least');
+$primary->wait_for_catchup($standby);
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+my @inner;
+
+sub level_1
+{
+	return $primary->safe_psql('postgres', q(
+		SELECT count(*) FROM generate_series(1, pg_relation_size('e_k') / 8192 - 1) b, cache_batch_page('e_k', b) p
+		WHERE p.level = 1));
+}
+my $level_1 = level_1();
+
+foreach my $digit (3 .. 9, 'a' .. 'c')
+{
+	my $few = "t = ANY (ARRAY(SELECT repeat(md5(i::text), 25) FROM generate_series(1, 2000, 9) i WHERE md5(i::text) > '$digit'))";
+
+	my @held = ([ 'step-down', "t BETWEEN '${digit}8' AND 'd8' ORDER BY t" ], [ 'step-down', "t BETWEEN '28' AND '${digit}8' ORDER BY t DESC" ],
+		map { [ 'group-step', $few, $_ ] } 1 .. 3);
+
+	foreach my $held (@held)
+	{
+		my ($point, $where, $hit) = @$held;
+		my $question = "SELECT count(*), sum(k) FROM (SELECT k FROM e WHERE $where) s";
+		my ($reader, $right) = begin($question);
+
+		push @inner, [ "$point, level 1: $where", $reader, $right ];
+		ask_at($reader, $point, $question, $hit);
+	}
+}
+await_waiters(scalar @inner, 'queries wait that have a link to a page of level 1');
+$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+cmp_ok(level_1(), '<', $level_1 - 10, 'pages of level 1 leave the tree');
+$primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
+for (1 .. 40)
+{
+	$primary->safe_psql('postgres', "INSERT INTO e SELECT i, 'g' || repeat(md5(i::text), 25) FROM generate_series($next, $next + 99) i; SELECT cache_batch_flush('e_k')");
+	$next += 100;
+	last if pages('e', 'deleted') == 0;
+}
+is(pages('e', 'deleted'), 0, 'they are used again');
+$primary->wait_for_catchup($standby);
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+is(answer_of($_->[1]), $_->[2], $_->[0]) foreach @inner;
 
 # ---------- between two windows ----------
 
