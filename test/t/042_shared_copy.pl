@@ -427,6 +427,23 @@ like($late->query('SELECT 1'), qr/sums $1 $2\b/, 'a late scan finds them');
 $late->quit;
 is($node->safe_psql('postgres', "$forced $in_f"), $sums, 'and others do');
 sound($node, 'f', ['k'], 'after a sweep to range buffers');
+
+# a worker that cannot build what it was asked for sweeps when it comes again
+insert_ids($node, 'postgres', 'f', 500100, 4000);
+$node->append_conf('postgresql.conf', "cache_batch.test_points = 'shared-read=error'\n");
+$node->stop('immediate');
+$node->start;
+is($node->safe_psql('postgres', "$forced SELECT id FROM f WHERE k = hashint8extended(500150, 1)"), 500150, 'a look-up that asks a worker');
+my $asks = "$forced SET cache_batch.test_points = ''; SELECT FROM f WHERE k = hashint8extended(500151, 1);";
+my $swept;
+for (1 .. 600)
+{
+	$swept = $node->safe_psql('postgres', "$asks SELECT bool_and(swept) FROM cache_batch_stat_buckets WHERE indexrelname = 'f_k'");
+	last if $swept =~ /t\z/;
+	usleep(100_000);
+}
+like($swept, qr/t\z/, 'swept after an error');
+like(slurp_file($node->logfile), qr/error at test point "shared-read"/, 'of the build');
 $node->append_conf('postgresql.conf', "cache_batch.test_points = ''\n");
 
 # ---------- no room ----------
