@@ -77,8 +77,8 @@ cb_replay_count(Oid file, int kinds)
 }
 
 /*
- * What has been counted for the index since the server's start, from 1 on.  No read moves
- * from one side of the call to the other.  Takes no lock.
+ * What has been counted for the index since the server's start, from 1 on.  No
+ * read moves from one side of the call to the other.  Takes no lock.
  */
 uint64
 cb_replay_journal(Relation index)
@@ -95,11 +95,12 @@ cb_replay_removals(Relation index)
 }
 
 /*
- * The same, of deleted pages used again; 0 where there is no recovery, or not any more.
- * A link of the tree is good for as long as this is what it was at a moment when the page
- * that has the link was in the tree, or, of 0, for as long as the caller's snapshot or
- * transaction id, which is from before that moment, is held.  Asked with a page locked,
- * it says so of that page until it is unlocked.
+ * The same, of deleted pages used again; 0 where there is no recovery, or not
+ * any more.  A link of the tree is good for as long as this is what it was at a
+ * moment when the page that has the link was in the tree, or, of 0, for as long
+ * as the caller's snapshot or transaction id, which is from before that moment,
+ * is held.  Asked with a page locked, it says so of that page until it is
+ * unlocked.
  */
 uint64
 cb_replay_reuses(Relation index)

@@ -79,9 +79,9 @@ cb_prewarm_leaf(CbPrewarm *prewarm, Buffer buf, CbLeafHint *next)
 
 /*
  * Visits the leaves that one level-1 page leads to, or, on a standby, fewer, if
- * one of them may be another page by now; false: the range ends.  No
- * lock is held before or after.  Allocates in the current context, which the
- * caller resets.
+ * one of them may be another page by now; false: the range ends.  No lock is
+ * held before or after.  Allocates in the current context, which the caller
+ * resets.
  */
 static bool
 cb_prewarm_run(CbPrewarm *prewarm)

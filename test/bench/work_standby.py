@@ -26,7 +26,7 @@ import data
 import drive
 from work_crowd import Beside
 from work_reads import PLAN, QUERIES
-from work_tight import Feed, Shape as TightShape, Tight, counters, measured
+from work_tight import Feed, Tight, counters, ingest_shape, measured
 from work_upkeep import Upkeep
 
 WAITING = 500_000
@@ -230,9 +230,7 @@ class TightReplay(Tight):
     """The same with little memory."""
 
     def __init__(self, bench, name):
-        count = int(name[-1])
-        super().__init__(bench, name, TightShape(25_000_000, {1: 192, 4: 512}[count], count,
-                                                 bench.args.tight_scale))
+        super().__init__(bench, name, ingest_shape(bench, int(name[-1])))
 
     @staticmethod
     def names():

@@ -98,6 +98,11 @@ class Shape(data.Shape):
                 f"(shared_buffers {self.shared_buffers // MB}, pool {self.pool / MB:.3g})")
 
 
+def ingest_shape(bench, count):
+    """Of tight-ingest-N and tight-replay-N."""
+    return Shape(25_000_000, {1: 192, 4: 512}[count], count, bench.args.tight_scale)
+
+
 def header(bench, workloads):
     """(name, value) pairs about the confinement."""
     where = (f"cgroup v1 memory controller ({bench.group.directory})" if bench.group
@@ -290,8 +295,7 @@ class Ingest(Tight):
 
     def __init__(self, bench, name):
         count = int(name.split("-")[2])
-        super().__init__(bench, name, Shape(25_000_000, {1: 192, 4: 512}[count], count,
-                                            bench.args.tight_scale))
+        super().__init__(bench, name, ingest_shape(bench, count))
         self.methods = ["heap"] + PAIR
         self.table = "events"       # that look-ups read
 

@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes 'usleep';
 
 our @EXPORT = qw(new_node new_standby psql_as server_version test_points wait_back sound indexes_of
-  run_killed test_points_built crash_restart damage page);
+  run_killed test_points_built crash_restart damage page insert_ids wait_until);
 
 sub server_version
 {
@@ -241,6 +241,32 @@ sub run_killed
 	wait_back($node) if $killed;
 	diag("at $point: $err") if !$killed && $rc != 0;
 	return $killed;
+}
+
+# n rows of id and k, with ids from the first one on, whose entries wait: 100 in a
+# statement, so that they are no dense batch.
+sub insert_ids
+{
+	my ($node, $db, $table, $first, $n) = @_;
+
+	$node->safe_psql($db, join '', map {
+		sprintf('INSERT INTO %s SELECT i, hashint8extended(i, 1) FROM generate_series(%d, %d) i;',
+			$table, $first + 100 * $_, $first + 100 * $_ + 99)
+	} 0 .. $n / 100 - 1);
+	return;
+}
+
+# Until the condition holds, for three minutes at most; whether it does.
+sub wait_until
+{
+	my ($condition) = @_;
+
+	for (1 .. 1800)
+	{
+		return 1 if $condition->();
+		usleep(100_000);
+	}
+	return 0;
 }
 
 1;

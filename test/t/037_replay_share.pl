@@ -31,29 +31,16 @@ sub startup_is_stopped
 	return slurp_file("/proc/$startup/stat") =~ /\) T /;
 }
 
-# Until the condition holds, for three minutes at most.
-sub wait_until
-{
-	my ($condition, $what) = @_;
-
-	for (1 .. 1800)
-	{
-		return pass($what) if $condition->();
-		usleep(100_000);
-	}
-	fail($what);
-}
-
 $primary->safe_psql('postgres', q(
 	INSERT INTO sh SELECT i, lpad(i::text, 1000, '0') FROM generate_series(131, 133) i;
 	SELECT cache_batch_flush('sh_k')));
-wait_until(\&startup_is_stopped, 'replay has the right leaf, and not yet the left one');
+ok(wait_until(\&startup_is_stopped), 'replay has the right leaf, and not yet the left one');
 
 my $state = q(SELECT coalesce(string_agg(state || ' ' || coalesce(wait_event, ''), ','), '')
 	FROM pg_stat_activity WHERE query ~ 'verify' AND pid <> pg_backend_pid());
 my $verify = $standby->background_psql('postgres', on_error_stop => 0);
 $verify->query_until(qr/begun/, "\\echo begun\nSELECT cache_batch_verify('sh_k', true);\n");
-wait_until(sub { $standby->safe_psql('postgres', $state) =~ /BufferContent|idle/ }, 'a session verifies, and waits or is done');
+ok(wait_until(sub { $standby->safe_psql('postgres', $state) =~ /BufferContent|idle/ }), 'a session verifies, and waits or is done');
 for (1 .. 1800)
 {
 	last if !startup_is_stopped() && $standby->safe_psql('postgres', 'SELECT pg_last_wal_replay_lsn()') eq

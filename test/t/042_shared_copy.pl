@@ -53,18 +53,6 @@ sub insert_rows
 	return;
 }
 
-# The same into a table of id and k, with ids from the first one on.
-sub insert_ids
-{
-	my ($node, $db, $table, $first, $n) = @_;
-
-	$node->safe_psql($db, join '', map {
-		sprintf('INSERT INTO %s SELECT i, hashint8extended(i, 1) FROM generate_series(%d, %d) i;',
-			$table, $first + 100 * $_, $first + 100 * $_ + 99)
-	} 0 .. $n / 100 - 1);
-	return;
-}
-
 my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;';
 my $plain = 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;';
 my @queries = (
@@ -435,14 +423,9 @@ $node->stop('immediate');
 $node->start;
 is($node->safe_psql('postgres', "$forced SELECT id FROM f WHERE k = hashint8extended(500150, 1)"), 500150, 'a look-up that asks a worker');
 my $asks = "$forced SET cache_batch.test_points = ''; SELECT FROM f WHERE k = hashint8extended(500151, 1);";
-my $swept;
-for (1 .. 600)
-{
-	$swept = $node->safe_psql('postgres', "$asks SELECT bool_and(swept) FROM cache_batch_stat_buckets WHERE indexrelname = 'f_k'");
-	last if $swept =~ /t\z/;
-	usleep(100_000);
-}
-like($swept, qr/t\z/, 'swept after an error');
+ok(wait_until(sub {
+		$node->safe_psql('postgres', "$asks SELECT bool_and(swept) FROM cache_batch_stat_buckets WHERE indexrelname = 'f_k'") =~ /t\z/;
+	}), 'swept after an error');
 like(slurp_file($node->logfile), qr/error at test point "shared-read"/, 'of the build');
 $node->append_conf('postgresql.conf', "cache_batch.test_points = ''\n");
 

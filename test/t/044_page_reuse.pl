@@ -7,7 +7,6 @@ use warnings;
 use CacheBatch;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes 'usleep';
 
 my $primary = new_node('primary', conf => <<'EOC');
 cache_batch.max_workers = 0
@@ -82,19 +81,6 @@ sub use_again
 	is(pages($table, 'deleted'), 0, "$table: their pages are used again");
 	$primary->wait_for_catchup($standby);
 	return;
-}
-
-# Until the condition holds, for a minute at most.
-sub wait_until
-{
-	my ($condition) = @_;
-
-	for (1 .. 600)
-	{
-		return 1 if $condition->();
-		usleep(100_000);
-	}
-	return 0;
 }
 
 sub conflicts

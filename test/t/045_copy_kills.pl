@@ -26,23 +26,6 @@ EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($primary);
 my $standby = new_standby($primary, 'standby');
 
-my $next = 1;
-
-# Rows whose entries wait: 100 in a statement, so that they are no dense batch.
-sub insert_rows
-{
-	my ($n) = @_;
-	my @statements;
-
-	for (1 .. $n / 100)
-	{
-		push @statements, sprintf('INSERT INTO t SELECT i, hashint8extended(i, 1) FROM generate_series(%d, %d) i', $next, $next + 99);
-		$next += 100;
-	}
-	$primary->safe_psql('postgres', join ';', @statements);
-	return;
-}
-
 my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 my $by_table = 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;';
 my $all = 'SELECT count(*), sum(id), sum(k) FROM t WHERE k > -9223372036854775807';
@@ -61,7 +44,7 @@ $primary->safe_psql('postgres', q(
 	CREATE TABLE t (id bigint, k bigint) WITH (autovacuum_enabled = off);
 	INSERT INTO t SELECT -i, hashint8extended(-i, 1) FROM generate_series(1, 300000) i;
 	CREATE INDEX t_k ON t USING cachebatch (k)));
-insert_rows(90000);
+insert_ids($primary, 'postgres', 't', 1, 90000);
 $primary->wait_for_catchup($standby);
 
 # the primary's entries lie below its buckets' from now on
