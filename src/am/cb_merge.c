@@ -8,6 +8,13 @@
  * two sources one is returned.  Comparison functions run; no lock is held, but
  * the leaf's where the leaf is the only source.
  *
+ * A scan for one number in the first column is over when the first entries
+ * right of its bound, of packed part and delta, are greater.  If one has none
+ * there, that says nothing: the entries can begin in the next leaf, where
+ * VACUUM has removed those before them (I2_LACKS).  Shorter integers are
+ * widened first; that loses nothing, and the family's order is one for all its
+ * types (A10_WIDEN).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -14,6 +14,14 @@
  * there has been no bulk delete; dirty and self snapshots are told to recheck
  * the key; bitmaps recheck too.
  *
+ * In recovery no scan relies on a pin.  At a promotion a transaction that
+ * began in recovery asks the heap to its end, but for scans that began before
+ * the promotion, and VACUUM removes no row that it sees.  Any other, and a
+ * parallel worker, has read nothing before replay ended, so each VACUUM that
+ * it meets takes cleanup locks.  Under other snapshots a scan keeps its pin in
+ * any case: its transaction can write after promotion.  Nothing is marked dead
+ * in recovery, and what is not logged cannot be read there.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -32,6 +32,17 @@
  * It is also kept where page LSNs cannot tell that a leaf has changed, for
  * LP_DEAD hints.
  *
+ * A window that is read in place is read after the upper levels, as any
+ * (I2_INPLACE).  Only comparisons that btree runs there run under the lock,
+ * and no other is taken.  At an end of the index it may be read so if all
+ * chunks are in order.  The first entry of each is copied under the bucket's
+ * lock, in place of pinning them.  Which one comes first is found out when the
+ * lock has been given up, and the window ends with it, as nothing is known of
+ * what the bucket has beyond (I2_ENDCLIP).  If one is not beyond the scan's
+ * bound, as where it is a null that the scan leaves out, the view is opened
+ * anew, to pin chunks (I2_ENDBOUND), if the index still has buckets
+ * (I2_ENDREFUSED).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -27,6 +27,12 @@
  * TABLESPACE made has the same one, and positions in it mean nothing in the
  * old file.
  *
+ * A private copy has all that the shared one lacks if 16 times work_mem takes
+ * it.  Else a piece has what lies nearest to the scan's place, as much as fits
+ * into half a megabyte.  A window ends where its piece does, and the next one
+ * begins with another piece.  A piece does not outlive a rescan, nor the
+ * return to a mark, nor a turn.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

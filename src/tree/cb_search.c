@@ -22,8 +22,30 @@
  * the link was good for sure: before a descent from the root, or under the lock
  * of a page that was in the tree.  What follows from a page that is deleted
  * itself goes by that older count.  If it has changed the page may be another
- * one, and the descent begins anew.  After a promotion no count from before it
- * is believed, and links that are read then are kept good by snapshots.
+ * one, and nothing is concluded from it.  The descent begins anew at the root,
+ * for the same bound; a scan with a hint descends; leaves that were looked up
+ * together are forgotten; verification (A11_REUSEVERIFY) and prewarming descend
+ * to what lies right of the last page that they have been at.
+ *
+ * That ends, as a descent is a few page reads, whose pages are in memory after
+ * the first, and reuses are as far apart as splits are.  Where comparisons are
+ * slow, and replay is fast, it can take many attempts; it can be cancelled.
+ * Indexes that share a slot of counts have each other begin anew in vain.
+ *
+ * After a promotion the count is 0, so no count from before it is believed.
+ * The horizon would not do: a snapshot of the standby can have an xmin beyond
+ * the safexid of a deletion that was replayed after it, as a transaction can
+ * get that id and commit between its reading and the record.  Who reads the
+ * count with a page locked and is in recovery still knows that nobody has
+ * written the page as a primary.  Links that are read afterwards, also by a
+ * transaction that began in recovery, are to pages that are in the tree then;
+ * if they leave it their safexid is the next transaction id of that time, which
+ * is not below the xmin of any snapshot that there is.
+ *
+ * The other keepers of blocks: the list of leaves read ahead and heat are hints
+ * by which nothing is found; the entry cache and copies of the root are not for
+ * recovery, nor for who began in it; samples of separators take any page for
+ * what it is; writers and VACUUM are on a primary.
  *
  *-------------------------------------------------------------------------
  */
