@@ -34,7 +34,7 @@
 
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "common/hashfn.h"
 #include "page/cb_wal.h"
 #include "rel/cb_alloc.h"
@@ -106,7 +106,7 @@ cb_redo_reuse_page(XLogReaderState *record)
 {
 	xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) XLogRecGetData(record);
 
-	cb_replay_count(xlrec->file.relNumber, CB_REPLAY_REUSE);
+	cb_counts_add(xlrec->file.relNumber, CB_COUNT_REUSES);
 }
 
 /*

@@ -17,7 +17,7 @@
  * level never leaves the tree, so a root that was remembered stays valid.
  *
  * The primary does not know of a standby's snapshots.  There replay counts the
- * pages that are used again, before they change (cb_replay_reuses), and a page
+ * pages that are used again, before they change (cb_counts_reuses), and a page
  * is looked at only if the count, under the page's lock, is what it was when
  * the link was good for sure: before a descent from the root, or under the lock
  * of a page that was in the tree.  What follows from a page that is deleted
@@ -52,7 +52,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "miscadmin.h"
 #include "storage/buf_internals.h"
 #include "storage/predicate.h"
@@ -104,7 +104,7 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
 	cb_rel_prefetch_ends(page);
 	LockBuffer(buf, lockmode);
-	if (unlikely(reuses != 0) && cb_replay_reuses(rel) != reuses)
+	if (unlikely(reuses != 0) && cb_counts_reuses(rel) != reuses)
 	{
 		UnlockReleaseBuffer(buf);
 		return NULL;
@@ -369,7 +369,7 @@ static Buffer
 cb_search_try_descend(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					  int target_level, Snapshot snapshot, CbDescent *descent)
 {
-	uint64		reuses = cb_replay_reuses(kd->rel);
+	uint64		reuses = cb_counts_reuses(kd->rel);
 	int			level;
 	Buffer		buf = InvalidBuffer;
 
@@ -462,7 +462,7 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
 	Buffer		buf = cb_rel_read_buffer(rel, hint->blkno);
 
-	Assert(hint->reuses != 0 || cb_replay_reuses(rel) == 0);
+	Assert(hint->reuses != 0 || cb_counts_reuses(rel) == 0);
 	for (;;)
 	{
 		Page		page = cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0,
@@ -584,7 +584,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 {
 	ScanKeyData key = *bound->keys;
 	CbBound		own_bound = *bound;
-	uint64		reuses = cb_replay_reuses(kd->rel);
+	uint64		reuses = cb_counts_reuses(kd->rel);
 	int			level;
 	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
 										 BUFFER_LOCK_SHARE, snapshot, &level);
