@@ -322,6 +322,7 @@ cb_merge_read_packed(CbScanOpaque so, CbMerge *merge, int i)
 	{
 		if (i - merge->read_from >= merge->nread)
 		{
+			(void) cb_merge_reserve(kept);
 			merge->read_from = i;
 			merge->nread = cb_leaf_read_from(&window->reader, i, kept, merge->read);
 		}
