@@ -122,6 +122,7 @@ typedef struct CbSweepPlace
 {
 	CbPos		upto;			/* 0: there is none */
 	CbPos		at;
+	uint64		npages;			/* the next one takes so many; 0: any number */
 } CbSweepPlace;
 
 #define CB_SHARED_MAX_RUNS	8

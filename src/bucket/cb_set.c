@@ -841,7 +841,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&set->nrecent, 0);
 	cb_store_relaxed(&set->nunchanged, 0);
 	cb_store_relaxed(&set->npaused, 0);
-	set->sweep_place.upto = 0;
+	memset(&set->sweep_place, 0, sizeof(CbSweepPlace));
 	if (attach->has_ranges)
 		cb_fetch_add(&set->spills, 1);
 	cb_store_relaxed(&set->compact_at, 0);

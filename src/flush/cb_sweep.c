@@ -299,6 +299,29 @@ cb_sweep_piece(void)
 }
 
 /*
+ * The same for a worker that goes on.  It sorts a piece anew each time it comes,
+ * and does not look for others meanwhile: if somebody waits whenever it has
+ * sorted one, it gets on by smaller pieces alone.
+ */
+static uint64
+cb_sweep_piece_from(const CbSweepPlace *place)
+{
+	uint64		piece = cb_sweep_piece();
+
+	return place->npages == 0 || !cb_waiter_is_watching() ? piece :
+		Min(piece, place->npages);
+}
+
+/* A worker has swept a piece, or has given way before its end. */
+static void
+cb_sweep_note_place(CbSweep *sweep, uint64 piece)
+{
+	sweep->place.npages = cb_waiter_is_there() ?
+		Max(piece / 2, CB_SWEEP_MIN_PAGES) : piece * 2;
+	cb_set_set_sweep_place(sweep->set, sweep->attach_id, &sweep->place);
+}
+
+/*
  * Sweeps as far as it may, in pieces; the sweep lock is held.  What is
  * appended meanwhile need not be: the journal is no longer than the index.  A
  * worker sweeps one piece, and comes again for the next one.  If it gives way,
@@ -307,9 +330,8 @@ cb_sweep_piece(void)
 static void
 cb_sweep_all(CbSweep *sweep)
 {
-	uint64		piece = cb_sweep_piece();
-	uint64		left = cb_waiter_is_watching() ? 0 :
-		RelationGetNumberOfBlocks(sweep->rel) / piece + 1;
+	uint64		piece;
+	uint64		left;
 	bool		more;
 	CbMetaPageData meta;
 	CbPos		end;
@@ -317,6 +339,8 @@ cb_sweep_all(CbSweep *sweep)
 	cb_sweep_set_limit(sweep);
 	if (sweep->attach_id != 0)
 		sweep->place = cb_set_get_sweep_place(sweep->set, sweep->attach_id);
+	piece = cb_sweep_piece_from(&sweep->place);
+	left = RelationGetNumberOfBlocks(sweep->rel) / piece + 1;
 	do
 	{
 		cb_rel_read_meta(sweep->rel, NULL, &meta);
@@ -324,15 +348,15 @@ cb_sweep_all(CbSweep *sweep)
 				  CbPosMake(CbPosSeq(meta.journal_tail) + piece,
 							CB_JOURNAL_FIRST));
 		more = cb_sweep_run(sweep, end) && end < sweep->limit;
-	} while (more && left-- > 0 && !cb_waiter_is_there());
+	} while (more && left-- > 0 && !cb_waiter_is_watching());
 	if (sweep->set != NULL)
 		cb_shared_forget_below(sweep->set, sweep->rel,
 							   cb_rel_cache(sweep->rel)->journal_tail);
 	if (sweep->attach_id == 0)
 		return;
-	if (cb_waiter_is_there())
-		cb_set_set_sweep_place(sweep->set, sweep->attach_id, &sweep->place);
-	else if (!more)
+	if (cb_waiter_is_watching())
+		cb_sweep_note_place(sweep, piece);
+	if (!more && !cb_waiter_is_there())
 		cb_set_note_tail(sweep->set, sweep->attach_id, sweep->limit);
 }
 

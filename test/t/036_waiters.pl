@@ -25,7 +25,7 @@ my $alone = q(SET cache_batch.test_points = '';);
 sub run { my ($sql) = @_; return $node->safe_psql('postgres', "$alone $sql"); }
 
 # In this database a worker waits after each leaf while this lock is held.
-run(q(ALTER DATABASE postgres SET cache_batch.test_points = 'apply-next=wait:1,compactor-locked=wait:2'));
+run(q(ALTER DATABASE postgres SET cache_batch.test_points = 'apply-next=wait:1,compactor-locked=wait:2,sweep-start=wait:3'));
 my $holder = $node->background_psql('postgres');
 # on a slow machine all that it is asked takes longer than one query may
 $holder->set_query_timer_restart;
@@ -254,6 +254,43 @@ $holder = $node->background_psql('postgres');
 $holder->set_query_timer_restart;
 gives_way('sweep', 's', sub { insert('s', 1) },
 	q(SELECT count(*) > 5 FROM cache_batch_journal('s_k')), 't');
+
+# where somebody waits each time, it takes smaller pieces, of which it comes to the end
+$node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
+run(q(CREATE TABLE p (id int, k bigint) WITH (autovacuum_enabled = off);
+	INSERT INTO p SELECT i, hashint8extended(i, 1) FROM generate_series(1, 400000) i;
+	CREATE INDEX p_k ON p USING cachebatch (k)));
+# in statements so short that they are no dense batches
+run(join '', map { "INSERT INTO p SELECT i, hashint8extended(i, 1) FROM generate_series(${_}0001, ${_}9999 + 1) i;" } 50 .. 59);
+$holder->quit;
+crash_restart($node);
+$holder = $node->background_psql('postgres');
+$holder->set_query_timer_restart;
+my $pages = q(SELECT count(*) FROM cache_batch_journal('p_k'));
+my $long = run($pages);
+cmp_ok($long, '>', 150, 'a long journal');
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+for (1 .. 4)
+{
+	(undef, my $left) = stopped('p_k', sub { run('INSERT INTO p VALUES (0, 0)') }, 1,
+		'ALTER INDEX p_k SET (buffered = on)', q('p_k'::regclass), $pages);
+	cmp_ok($left, '>=', $long, 'a sweep of all of it is not done');
+}
+$holder->query_safe('SELECT pg_advisory_lock(3), pg_advisory_unlock(1)');
+run('INSERT INTO p VALUES (0, 0)');
+my $after = $long;
+foreach (1 .. 3)
+{
+	waits(q(locktype = 'advisory' AND objid = 3));
+	$after = run($pages);
+	last if $after < $long;
+	$holder->query_safe('SELECT pg_advisory_unlock(3), pg_advisory_lock(3)');
+}
+cmp_ok($after, '<', $long, 'a smaller piece is');
+cmp_ok($after, '>', $long / 2, 'before the next one begins');
+$holder->query_safe('SELECT pg_advisory_unlock(3)');
+ok($node->poll_query_until('postgres', q(SELECT bool_and(swept) FROM cache_batch_stat_buckets WHERE indexrelname = 'p_k')), 'swept');
+sound($node, 'p', ['k'], 'after smaller pieces');
 
 $holder->quit;
 $node->stop;
