@@ -10,7 +10,7 @@
  *
  * For a unique index the sort refuses equal keys of rows that are alive.  Rows
  * that are dead, but not to everyone, may have the key of another: they have a
- * sort of their own, as in btree, and the loader takes from both in turn.
+ * sort of their own, as in btree, and the loader takes from both in turn (A21).
  *
  *-------------------------------------------------------------------------
  */

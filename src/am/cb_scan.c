@@ -330,7 +330,7 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
  * Can the item's TID have been given to another row, which the caller's snapshot
  * sees?  It cannot without a bulk delete that has begun since the scan did, as
  * one that begins from now on waits for the window's pin.  The server cannot
- * recheck nulls that are not distinct, so it is asked to only if it has to be.
+ * recheck nulls that are not distinct, so it is asked to only if it has to be (A20).
  */
 static inline bool
 cb_scan_needs_recheck(IndexScanDesc scan, const CbScanItem *item)

@@ -13,12 +13,12 @@
  *	   the transaction, and begins again;
  *	3. stages the entry.  The claim goes with it, to its publication.
  *
- * Invariants (I13):
+ * So no two sessions add the same key (A19).  Invariants (I13):
  *	a) The key is looked for after it was claimed.
  *	b) A claim ends when whatever is read afterwards finds the entry, or when the
  *	   entry is dropped, or without an entry.
  *	c) A process that waits, or that raises an error, has no claim to the key that
- *	   this is about.  Its other claims stay: who waits for these is seen by the
+ *	   this is about (B7).  Its other claims stay: who waits for these is seen by the
  *	   deadlock detector, as are those who wait for its rows.
  *	d) What this process has in its stage was claimed by it, or has a null that
  *	   makes it distinct.  So a search need not publish it, unless the key was
