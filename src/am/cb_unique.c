@@ -17,9 +17,9 @@
  *	a) The key is looked for after it was claimed.
  *	b) A claim ends when whatever is read afterwards finds the entry, or when the
  *	   entry is dropped, or without an entry.
- *	c) A process that waits, or that raises an error, has no claim to the key that
- *	   this is about (B7).  Its other claims stay: who waits for these is seen by the
- *	   deadlock detector, as are those who wait for its rows.
+ *	c) A process that waits has no claim to the key that this is about (B7).  Its
+ *	   other claims stay: who waits for these is seen by the deadlock detector, as
+ *	   are those who wait for its rows.
  *	d) What this process has in its stage was claimed by it, or has a null that
  *	   makes it distinct.  So a search need not publish it, unless the key was
  *	   claimed by this process before.
@@ -276,7 +276,8 @@ cb_unique_ask_row(CbUniqueState *state, const CbUniqueEntry *entry,
 
 /*
  * Looks at all entries with the key, those excepted that this process has in its
- * stage.  On return nothing is pinned.  Comparison functions run.
+ * stage.  Holds a pin on the leaf while it asks the table, and nothing on return.
+ * Comparison functions run.
  */
 static CbUniqueResult
 cb_unique_search(CbUniqueState *state, const CbUniqueEntry *entry)
@@ -290,6 +291,7 @@ cb_unique_search(CbUniqueState *state, const CbUniqueEntry *entry)
 	cb_unique_start_scan(state, entry);
 	while (!done && cb_am_gettuple(scan, ForwardScanDirection))
 	{
+		CHECK_FOR_INTERRUPTS();
 		scan->kill_prior_tuple = false;
 		if (scan->xs_recheck)
 		{
