@@ -234,6 +234,18 @@ UPDATE pt SET a = 12, b = 12 WHERE a = 3;
 INSERT INTO pt VALUES (12, 12) ON CONFLICT (a, b) DO UPDATE SET b = 100 RETURNING *;
 DROP TABLE pt;
 
+-- putting one in the place of a btree
+CREATE TABLE sw (id int PRIMARY KEY, k int, t text, CONSTRAINT sw_constraint UNIQUE (k, id));
+CREATE UNIQUE INDEX sw_k ON sw (k DESC, (id + 1)) INCLUDE (t) NULLS NOT DISTINCT WITH (fillfactor = 74) WHERE k > 0;
+CREATE UNIQUE INDEX sw_t ON sw (t);
+CREATE TABLE sw_child (t text REFERENCES sw (t));
+SELECT i, cache_batch_swap_obstacle(i)
+FROM unnest(ARRAY['sw_k', 'sw_t', 'sw_constraint', 'sw_pkey']::regclass[]) i;
+SELECT regexp_replace(cache_batch_swap('sw_k'), 'swap_\d+', 'swap_OID') AS swap;
+SELECT cache_batch_swap('sw_k') \gexec
+SELECT pg_get_indexdef('sw_k'::regclass);
+DROP TABLE sw, sw_child;
+
 -- the planner knows
 CREATE TABLE pl (k int, v int);
 INSERT INTO pl SELECT g, g FROM generate_series(1, 1000) g;

@@ -98,8 +98,8 @@ $session->query_until(qr/go/, "\\echo go
 ok($node->poll_query_until('postgres', "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $pid"),
 	'a session waits with an entry in its stage');
 is(add($node, 5000), 'waits', 'another one waits for it');
-is($node->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND pid = $pid"), 1,
-	'its claims are seen as a lock');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND pid = $pid"), 2,
+	'its claims are seen as a lock for each index');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 60000)");
 is(add($node, 5000), 'added', 'the key is free when it has left');
 $holder->quit;
