@@ -242,7 +242,9 @@ CREATE TABLE sw_child (t text REFERENCES sw (t));
 SELECT i, cache_batch_swap_obstacle(i)
 FROM unnest(ARRAY['sw_k', 'sw_t', 'sw_constraint', 'sw_pkey']::regclass[]) i;
 SELECT regexp_replace(cache_batch_swap('sw_k'), 'swap_\d+', 'swap_OID') AS swap;
+\set ECHO none
 SELECT cache_batch_swap('sw_k') \gexec
+\set ECHO all
 SELECT pg_get_indexdef('sw_k'::regclass);
 DROP TABLE sw, sw_child;
 
