@@ -16,9 +16,8 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
-#include "base/cb_bulkdel.h"
 #include "base/cb_claim.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "base/cb_heat.h"
 #include "bucket/cb_bucket.h"
 #include "flush/cb_worker.h"
@@ -39,10 +38,10 @@ void		_PG_init(void);
 /* What is done with each kind of WAL record. */
 static const CbWalAction cb_wal_actions[CB_NUM_WAL_ACTIONS] = {
 	[XLOG_CB_JOURNAL_APPEND >> 4] = {"JOURNAL_APPEND",
-	cb_redo_journal_append, cb_describe_journal_append, CB_REPLAY_JOURNAL},
+	cb_redo_journal_append, cb_describe_journal_append, CB_COUNT_JOURNAL},
 	[XLOG_CB_JOURNAL_TRUNCATE >> 4] = {"JOURNAL_TRUNCATE",
 	cb_redo_journal_truncate, cb_describe_journal_truncate,
-	CB_REPLAY_JOURNAL | CB_REPLAY_REMOVAL},
+	CB_COUNT_JOURNAL | CB_COUNT_REMOVALS},
 	[XLOG_CB_LEAF_BATCH >> 4] = {"LEAF_BATCH",
 	cb_redo_insert, cb_describe_insert},
 	[XLOG_CB_SPLIT >> 4] = {"SPLIT",
@@ -52,7 +51,7 @@ static const CbWalAction cb_wal_actions[CB_NUM_WAL_ACTIONS] = {
 	[XLOG_CB_NEWROOT >> 4] = {"NEWROOT",
 	cb_redo_newroot, cb_describe_newroot},
 	[XLOG_CB_VACUUM_LEAF >> 4] = {"VACUUM_LEAF",
-	cb_redo_vacuum_leaf, cb_describe_vacuum_leaf, CB_REPLAY_REMOVAL},
+	cb_redo_vacuum_leaf, cb_describe_vacuum_leaf, CB_COUNT_REMOVALS},
 	[XLOG_CB_LEAF_PACK >> 4] = {"LEAF_PACK",
 	cb_redo_leaf_pack, cb_describe_leaf_pack},
 	[XLOG_CB_REDISTRIBUTE >> 4] = {"REDISTRIBUTE",
@@ -62,13 +61,13 @@ static const CbWalAction cb_wal_actions[CB_NUM_WAL_ACTIONS] = {
 	[XLOG_CB_REUSE_PAGE >> 4] = {"REUSE_PAGE",
 	cb_redo_reuse_page, cb_describe_reuse_page},
 	[XLOG_CB_LEAF_DELETE >> 4] = {"LEAF_DELETE",
-	cb_redo_leaf_delete, cb_describe_leaf_delete, CB_REPLAY_REMOVAL},
+	cb_redo_leaf_delete, cb_describe_leaf_delete, CB_COUNT_REMOVALS},
 	[XLOG_CB_RANGE_PAGES >> 4] = {"RANGE_PAGES",
 	cb_redo_range_pages, NULL},
 	[XLOG_CB_SPILL >> 4] = {"SPILL",
 	cb_redo_spill, cb_describe_spill},
 	[XLOG_CB_RETIRE >> 4] = {"RETIRE",
-	cb_redo_retire, cb_describe_retire, CB_REPLAY_REMOVAL},
+	cb_redo_retire, cb_describe_retire, CB_COUNT_REMOVALS},
 	[XLOG_CB_RUN_FREE >> 4] = {"RUN_FREE",
 	cb_redo_run_free, cb_describe_run_free}
 };
@@ -84,8 +83,7 @@ cb_shmem_request(void)
 	cb_stat_shmem_request();
 	cb_heat_shmem_request();
 	cb_recent_shmem_request();
-	cb_bulkdel_shmem_request();
-	cb_replay_shmem_request();
+	cb_counts_shmem_request();
 	cb_pool_shmem_request();
 	cb_queue_shmem_request();
 	cb_stage_shmem_request();
@@ -100,8 +98,7 @@ cb_shmem_startup(void)
 	cb_stat_shmem_startup();
 	cb_heat_shmem_startup();
 	cb_recent_shmem_startup();
-	cb_bulkdel_shmem_startup();
-	cb_replay_shmem_startup();
+	cb_counts_shmem_startup();
 	cb_pool_shmem_startup();
 	cb_queue_shmem_startup();
 	cb_stage_shmem_startup();

@@ -14,6 +14,23 @@
  *
  * Row comparisons are made for btree only, so there are none.
  *
+ * What a scan concludes from its keys beside whether an entry is wanted:
+ *
+ *	- It comes to its end, as it goes only to values whose comparisons
+ *	  follow the column's order.  One with another type can have an order of
+ *	  its own, as that of timestamps has where clocks are put forward, and
+ *	  could lead back (cb_keys_is_ordered()).
+ *	- A window that was opened for one of several values (the hash of the
+ *	  first column leaves out chunks and runs) tells nothing of the others.
+ *	  It ends with the value, and the scan goes to the value that is next in
+ *	  the list, not to where the entry beyond it would lead (I2_ONEVALUE,
+ *	  I2_NEXTPOINT, I2_OTHERPOINT, I2_FULLWINDOW).
+ *	- Where one value is wanted of each column but the last, and no several
+ *	  of that, all between two wanted entries is wanted, if the columns
+ *	  follow the order of these comparisons.  So once an entry of a window
+ *	  is, and its far end with all these columns is, the entries between are
+ *	  not looked at (A18_INTERVAL, A18_SEPARATOR, A18_ORDERED).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -8,6 +8,13 @@
  * two sources one is returned.  Comparison functions run; no lock is held, but
  * the leaf's where the leaf is the only source.
  *
+ * A scan for one number in the first column is over when the first entries
+ * right of its bound, of packed part and delta, are greater.  If one has none
+ * there, that says nothing: the entries can begin in the next leaf, where
+ * VACUUM has removed those before them (I2_LACKS).  Shorter integers are
+ * widened first; that loses nothing, and the family's order is one for all its
+ * types (A10_WIDEN).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -301,15 +308,27 @@ cb_merge_reserve(CbArena *kept)
 
 /*
  * Entry i of the leaf's packed part, which lives as long as the window; NULL:
- * the packed part is damaged.
+ * the packed part is damaged.  A scan that reads on gets many at once.
  */
 static IndexTuple
-cb_merge_read_packed(CbWindow *window, int i)
+cb_merge_read_packed(CbScanOpaque so, CbMerge *merge, int i)
 {
+	CbWindow   *window = so->cur;
 	CbArena    *kept = &window->kept;
-	CbLeafTuple *room = cb_merge_reserve(kept);
+	CbLeafTuple *room;
 	IndexTuple	itup;
 
+	if (merge->step > 0 && !so->starting)
+	{
+		if (i - merge->read_from >= merge->nread)
+		{
+			(void) cb_merge_reserve(kept);
+			merge->read_from = i;
+			merge->nread = cb_leaf_read_from(&window->reader, i, kept, merge->read);
+		}
+		return merge->nread > 0 ? merge->read[i - merge->read_from] : NULL;
+	}
+	room = cb_merge_reserve(kept);
 	itup = cb_leaf_read(&window->reader, i, room);
 	if (itup != NULL)
 		(void) cb_arena_alloc(kept, IndexTupleSize(itup));
@@ -390,7 +409,8 @@ cb_merge_settle_shared(CbScanOpaque so, const CbMerge *merge, CbSource *source)
 static bool
 cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 {
-	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
 	Page		page = window->page;
 	bool		packed = source->kind == CB_SOURCE_PACKED;
 
@@ -401,7 +421,7 @@ cb_merge_settle_leaf(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	if (source->head_dead &&
 		(merge->step > 0 || source->cur != source->end + 1))
 		return false;
-	source->head = packed ? cb_merge_read_packed(window, source->cur) :
+	source->head = packed ? cb_merge_read_packed(so, merge, source->cur) :
 		cb_merge_get_plain(scan, page, source->cur);
 	if (source->head == NULL)
 		cb_leaf_report_damaged(scan->indexRelation, window->leaf.blkno);
@@ -497,20 +517,56 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 }
 
 /*
- * Takes the first source's head out of the merge, and puts its next entry in
- * its place.  There is at least one source with a head.  As in
- * cb_merge_start().
+ * How many entries come next one after the other from merge->read, the first
+ * source's head being the first of them: they lie before all other sources'
+ * heads, and none is marked dead.  0 if the head is not from there.  Comparison
+ * functions run.
+ */
+int
+cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
+{
+	const CbSource *source = merge->ordered[0];
+	int			first = source->cur - merge->read_from;
+	int			low = 1;
+	int			high;
+
+	if (source->kind != CB_SOURCE_PACKED || merge->packed_has_dead ||
+		first >= merge->nread)
+		return 0;
+	high = Min(merge->nread - first, source->end - source->cur);
+	if (merge->nordered == 1)
+		return high;
+	while (low < high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (cb_key_compare(&so->kd, merge->read[first + mid],
+						   merge->ordered[1]->head) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/*
+ * Takes the first source's head out of the merge, and what comes behind it of
+ * that source, n entries in all, and puts its next entry in their place.  There
+ * is at least one source with a head; n is 1, or cb_merge_count_ready() at most.
+ * As in cb_merge_start().
  */
 void
-cb_merge_advance(IndexScanDesc scan, CbMerge *merge)
+cb_merge_advance(IndexScanDesc scan, CbMerge *merge, int n)
 {
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbSource   *source = merge->ordered[0];
-
 	bool		has_more;
 
-	source->cur += merge->step;
+	source->cur += n * merge->step;
 	has_more = cb_merge_settle(scan, merge, source);
-	if (has_more && merge->nordered == 1)
+	if (has_more &&
+		(merge->nordered == 1 ||
+		 cb_key_compare(&so->kd, source->head, merge->ordered[1]->head) * merge->step < 0))
 		return;
 
 	merge->nordered--;

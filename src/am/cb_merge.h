@@ -58,6 +58,9 @@ typedef struct CbMerge
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
 	bool		packed_has_dead;	/* may any of its entries be marked dead? */
+	int			nread;			/* entries of it that were read at once, ... */
+	int			read_from;		/* ... from this one on */
+	IndexTuple	read[CB_PACK_BLOCK];
 } CbMerge;
 
 /* Adds the entries of the leaf between the window's bounds. */
@@ -72,6 +75,7 @@ extern bool cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge);
 
 /* All sources are open: from here on ordered[0] has the next entry. */
 extern void cb_merge_start(IndexScanDesc scan, CbMerge *merge);
-extern void cb_merge_advance(IndexScanDesc scan, CbMerge *merge);
+extern int	cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge);
+extern void cb_merge_advance(IndexScanDesc scan, CbMerge *merge, int n);
 
 #endif							/* CB_MERGE_H */

@@ -14,6 +14,14 @@
  * there has been no bulk delete; unless there has been none dirty and self
  * snapshots are told to recheck the key; bitmaps recheck too.
  *
+ * In recovery no scan relies on a pin.  At a promotion a transaction that
+ * began in recovery asks the heap to its end, but for scans that began before
+ * the promotion, and VACUUM removes no row that it sees.  Any other, and a
+ * parallel worker, has read nothing before replay ended, so each VACUUM that
+ * it meets takes cleanup locks.  Under other snapshots a scan keeps its pin in
+ * any case: its transaction can write after promotion.  Nothing is marked dead
+ * in recovery, and what is not logged cannot be read there.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -22,8 +30,7 @@
 #include "access/xlog.h"
 #include "am/cb_scan.h"
 #include "am/cb_unique.h"
-#include "base/cb_bulkdel.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
@@ -183,8 +190,7 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 		cb_window_release_upper(so);
 	if (so->upper == NULL)
 	{
-		so->deletes = cb_bulkdel_count(scan->indexRelation);
-		so->removals = cb_replay_removals(scan->indexRelation);
+		so->removals = cb_counts_removals(scan->indexRelation);
 		so->began_in_recovery = RecoveryInProgress();
 		if (!so->for_unique && !cb_scan_is_guess(scan))
 			cb_stage_publish_index(scan->indexRelation);
@@ -272,21 +278,6 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 }
 
 /*
- * Is the TID of what the scan has met still the same row's?  It is without a
- * bulk delete that has begun since, and, where one can have been replayed,
- * without a record that takes entries out.
- */
-static inline bool
-cb_scan_keeps_tids(IndexScanDesc scan)
-{
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-
-	return cb_bulkdel_count(scan->indexRelation) == so->deletes &&
-		(!so->began_in_recovery ||
-		 cb_replay_removals(scan->indexRelation) == so->removals);
-}
-
-/*
  * Does everybody see the row that an entry is for?  While its TID is that
  * row's the visibility map tells; and what the snapshot sees keeps its TID for
  * as long as the snapshot is there.  A leaf's entry can be one that a bulk
@@ -303,7 +294,7 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
 		OldSnapshotThresholdActive() ||
 		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
 		return false;
-	return cb_scan_keeps_tids(scan);
+	return cb_counts_removals(scan->indexRelation) == so->removals;
 }
 
 /*

@@ -201,10 +201,9 @@ typedef struct CbScanOpaqueData
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
 
 	/* to see for ourselves whether an entry's row is visible */
-	uint64		deletes;		/* bulk deletes before upper, and all else,
-								 * was read */
-	uint64		removals;		/* and what replay had counted of them, ... */
-	bool		began_in_recovery;	/* ... which was not over then */
+	uint64		removals;		/* as counted before upper, and all else, was
+								 * read, ... */
+	bool		began_in_recovery;	/* ... when recovery was not over */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */
 	TupleTableSlot *slot;
 

@@ -13,6 +13,14 @@
  * All that is known here are hints, so nothing is checked: a page that is
  * asked for in vain costs its reading.
  *
+ * No entry is looked for by the list of leaves: the scan goes as without it,
+ * under the locks and in the order of I2.  A block may be read in vain; it
+ * stays in the file as long as the scan has its lock on the index, and the
+ * list does not outlive the scan's start, direction or keys.  The page above
+ * the leaves is share-locked while the scan holds no lock (I9), by a descent
+ * under its snapshot.  Nothing is concluded from it for the answer, so it is
+ * not tested for its age (A16).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

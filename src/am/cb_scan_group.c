@@ -11,6 +11,26 @@
  *
  * Only going forward: a scan going backward needs the leaf's lower bound.
  *
+ * Why such a leaf is a place to begin at:
+ *
+ *	- When it was found its lower bound was not right of the scan's: a
+ *	  separator on the way was not, or an entry in it is not, or the bound
+ *	  that it was found for is not (I9_LOW).  Bounds only fall, and a page
+ *	  that has left the tree leads on.  So what lies right of the scan's
+ *	  bound is in it or right of it; its high key tells, under the lock, and
+ *	  the scan descends anew (I9_HINT).
+ *	- It is the same page: blocks are remembered within one scan, whose
+ *	  snapshot is held, and stays the same when it is started again; in
+ *	  recovery, with the count of pages used again (tree/cb_search.c).
+ *	- What it holds is read after the upper levels, for each window (I2).
+ *
+ * The scan's copy of the root is as good as an old link: no page that it names
+ * becomes another one while the snapshot is held, taken before.  So only scans
+ * under MVCC snapshots keep one.  In recovery none does, as there a snapshot
+ * keeps no page as it is.  A key beyond the high key of what was the root is
+ * looked for from the new one; a descent that moves right more than twice
+ * makes the copy anew (I9_ROOTCOPY).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

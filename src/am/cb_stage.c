@@ -175,7 +175,7 @@ cb_stage_list_add(CbStage *stage, bool listed)
  * The first of the stages that may have segments of a nesting level and
  * deeper; such stages are at the list's end.  For when a segment is opened in
  * a subtransaction of a lower level, the deeper ones have ended, and have
- * published or dropped theirs.
+ * published or dropped theirs (U1_ORDER).
  */
 static dlist_node *
 cb_stage_list_find(int min_level)

@@ -21,6 +21,19 @@
  *	d) A pin belongs to its (sub)transaction's resource owner, which drops it
  *	   after an error; the page is then only forgotten here.
  *
+ * Why the pin is enough: VACUUM passes over the page, or waits if it has to
+ * freeze; pruning on access, our own too, gives way.  What VACUUM frees was
+ * dead before.  The insertion's lock keeps the table from being truncated or
+ * rewritten.  The executor decides on a row after its last aminsert, so in
+ * aminsert it is alive.  When a row is looked at, under the content lock, an
+ * invalid xmin says that it was killed.  When the executor call returns that
+ * took a pin its rows are all decided; calls nested in it have pins of their
+ * own (A1_NESTED).
+ *
+ * A VACUUM that has to freeze waits as for a cursor's pin.  The statement must
+ * not wait for that VACUUM; only a function in it could, by ANALYZE or DDL of
+ * the very table.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/cb_base.h"

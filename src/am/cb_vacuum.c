@@ -22,7 +22,7 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
-#include "base/cb_bulkdel.h"
+#include "base/cb_counts.h"
 #include "flush/cb_flush.h"
 #include "range/cb_range.h"
 
@@ -54,7 +54,7 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	cb_vacuum_drain(info);
 	(void) cb_flush_ranges(info->index);
 	CB_TEST_POINT("vacuum-merged");
-	cb_bulkdel_begin(info->index);
+	cb_counts_add(info->index->rd_locator.relNumber, CB_COUNT_REMOVALS);
 	CB_TEST_POINT("vacuum-counted");
 	cb_tree_bulk_delete(info, stats, callback, callback_state);
 	return stats;

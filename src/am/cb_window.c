@@ -32,6 +32,17 @@
  * It is also kept where page LSNs cannot tell that a leaf has changed, for
  * LP_DEAD hints.
  *
+ * A window that is read in place is read after the upper levels, as any
+ * (I2_INPLACE).  Only comparisons that btree runs there run under the lock,
+ * and no other is taken.  At an end of the index it may be read so if all
+ * chunks are in order.  The first entry of each is copied under the bucket's
+ * lock, in place of pinning them.  Which one comes first is found out when the
+ * lock has been given up, and the window ends with it, as nothing is known of
+ * what the bucket has beyond (I2_ENDCLIP).  If one is not beyond the scan's
+ * bound, as where it is a null that the scan leaves out, the view is opened
+ * anew, to pin chunks (I2_ENDBOUND), if the index still has buckets
+ * (I2_ENDREFUSED).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -78,6 +89,8 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	merge->far = forward ? &window->hi.bound : &window->lo.bound;
 	merge->nsources = 0;
 	merge->nordered = 0;
+	merge->nread = 0;
+	merge->read_from = 0;
 	for (int i = 0; i < lengthof(cb_window_levels); i++)
 		cb_window_levels[i].open(so, merge,
 								 forward ? &window->lo : &window->hi,
@@ -155,24 +168,53 @@ cb_window_has(const CbWindow *window, const CbSource *source)
 		(source->kind == CB_SOURCE_LEAF && window->copied);
 }
 
+/* Makes room for so many more items. */
+static inline void
+cb_window_reserve(CbWindow *window, int n)
+{
+	if (window->nitems + n <= window->nallocated)
+		return;
+	window->nallocated = Max(window->nallocated * 2, window->nitems + n);
+	window->items = repalloc(window->items,
+							 sizeof(CbScanItem) * window->nallocated);
+}
+
 /* Adds the head of a source to the window. */
 static void
 cb_window_add_item(CbWindow *window, const CbSource *source)
 {
 	CbScanItem *item;
 
-	if (window->nitems == window->nallocated)
-	{
-		window->nallocated *= 2;
-		window->items = repalloc(window->items,
-								 sizeof(CbScanItem) * window->nallocated);
-	}
+	cb_window_reserve(window, 1);
 	item = &window->items[window->nitems++];
 	item->itup = cb_window_has(window, source) ? source->head :
 		cb_window_keep(window, source->head);
 	item->origin = source->kind == CB_SOURCE_LEAF ? CB_ITEM_PLAIN :
 		source->kind == CB_SOURCE_PACKED ? CB_ITEM_PACKED : CB_ITEM_UPPER;
 	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
+}
+
+/*
+ * All entries are wanted: adds those that come next and are at hand; how many.
+ */
+static int
+cb_window_add_ready(CbScanOpaque so, const CbMerge *merge)
+{
+	CbWindow   *window = so->cur;
+	int			n = cb_merge_count_ready(so, merge);
+	int			number = merge->ordered[0]->cur;
+	CbScanItem *item;
+
+	cb_window_reserve(window, n);
+	item = &window->items[window->nitems];
+	for (int i = 0; i < n; i++)
+		*item++ = (CbScanItem) {
+			.itup = merge->read[number - merge->read_from + i],
+			.origin = CB_ITEM_PACKED,
+			.number = number + i
+		};
+	window->nitems += n;
+	return n;
 }
 
 /*
@@ -342,13 +384,19 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	int			nupper = 0;
 	int			nunwanted = 0;
 	int			most = so->starting ? cb_window_first_max(so) : INT_MAX;
+	int			nadded = 0;
 	bool		wants_rest = false;
 
 	cb_merge_start(scan, merge);
-	for (; merge->nordered > 0; cb_merge_advance(scan, merge))
+	for (; merge->nordered > 0; cb_merge_advance(scan, merge, Max(nadded, 1)))
 	{
 		CbSource   *source = merge->ordered[0];
-		CbKeyAnswer answer = wants_rest ? CB_KEY_MATCH :
+		CbKeyAnswer answer;
+
+		nadded = wants_rest ? cb_window_add_ready(so, merge) : 0;
+		if (nadded > 0)
+			continue;
+		answer = wants_rest ? CB_KEY_MATCH :
 			cb_keys_test(&so->keys, source->head, so->kd.nkeyatts, dir);
 
 		if (so->for_point && cb_window_leaves_point(so, answer))

@@ -15,6 +15,14 @@
  *	  has gone, as with any leaf that has been copied;
  *	- may leave out what others found dead to everyone.
  *
+ * So it is for MVCC snapshots, not for index-only scans, and for logged
+ * indexes.  It is not for recovery, whose redo counts no changes, nor for who
+ * began in it, as they must not leave out what is marked dead; nor with
+ * old_snapshot_threshold, as the leaf's LSN is not looked at.  Dead marks are
+ * not counted: a scan that finds the row dead to everyone takes the entry out.
+ * A file that is the transaction's own, which TRUNCATE empties in place, has
+ * no attachment, and so no entries here.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

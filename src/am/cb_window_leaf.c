@@ -13,7 +13,7 @@
 
 #include "am/cb_window.h"
 #include "base/cb_heat.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "utils/snapmgr.h"
 
 /*
@@ -268,7 +268,7 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 	else
 		cb_window_copy_leaf(scan->indexRelation, window, buf);
 	window->leaf = (CbLeafHint) {BufferGetBlockNumber(buf), buf,
-		cb_replay_reuses(scan->indexRelation)};
+		cb_counts_reuses(scan->indexRelation)};
 	window->buf = buf;
 	window->valid = true;
 	cb_heat_note(scan->indexRelation, window->leaf.blkno, CB_HEAT_READ);

@@ -15,7 +15,7 @@
  *	  way, and they keep the index attached.
  *	- minpos is raised when the last of them is in the journal, under the
  *	  bucket set's lock, exclusively: who reads the positions of chunks holds
- *	  it.  The head that he read before lies at or below the new positions, or
+ *	  it.  The head read before that lies at or below the new positions, or
  *	  bounds the tail itself.
  *	- An error or a crash on the way leaves some entries in the journal twice.
  *	  That is what they are afterwards, too, until the tail has moved: those

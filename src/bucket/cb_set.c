@@ -95,6 +95,7 @@ cb_set_shmem_startup(uint32 nsets)
  * waited to have it alone: here they let these go first.  Those who wait at
  * the gate go on when the lock is held exclusively, and wait for it then like
  * everybody; the next one who wants it closes the gate when they have passed.
+ * So it waits once for each who had the lock or was on the way to it.
  */
 void
 cb_set_share(CbBucketSet *set)
@@ -233,7 +234,9 @@ cb_set_is_first_copy(Relation rel)
  *
  * Entries are appended with a bucket set, which is counted when it is made, or
  * without, which is counted under the append lock before it is done.  So while
- * both counters stand still nothing is.  Redo counts nothing.
+ * both counters stand still nothing is.  Redo counts nothing.  Files share 256
+ * pairs of counters; a bucket set that goes to another index counts in both
+ * pairs.  The memory goes with the relation cache's entry.
  */
 bool
 cb_set_journal_is_empty(Relation rel, CbEmptyJournal *now)

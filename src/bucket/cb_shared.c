@@ -31,6 +31,17 @@
  * Replay changes nothing here: it moves the tail, in the metapage, and reuses
  * pages, which their numbers tell.  A promoted server goes on with the copy.
  *
+ * Builders change the list under both locks of the bucket set, after their
+ * comparisons; a number tells them that the copy was given up meanwhile.
+ * After an error, or the end of the process, what is listed stays, and what is
+ * not is freed with the slot; after a kill all shared memory begins anew.
+ *
+ * Who needs what a builder is at waits, for a second at most.  Then, or where
+ * the pool has no room, a scan reads the rest by itself (cb_copy.c).  A scan
+ * for one value neither waits nor builds at first: it goes through the
+ * journal, and takes what has the value's hash.  That is a piece of the
+ * journal as well, so none that looks for another value gets it (I11_LOOKED).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -15,7 +15,33 @@
  * it; and if other buckets list it, the bucket set's lock is held exclusively,
  * too, if it could be had at once: else the copy serves this reader only.  The
  * bucket may have been joined with another one since the view was opened; then
- * its lock says nothing.
+ * its lock says nothing (A5_JOIN).
+ *
+ * That a bucket has nothing is seen from an empty list, or from filters that
+ * say no (cb_view_has_nothing()).  It is right although the list may change
+ * meanwhile:
+ *
+ *	- What the scan must see was published before it began, so it is in a
+ *	  chunk that the list has, or that has left it; or it is in the journal
+ *	  below "from", whence a sweep can send it up.  Of that "again" and the
+ *	  tail tell, which are read before the list (I2_POSITIONS): if they are
+ *	  new the list has it, else the scan sees later that they have changed.
+ *	  What else is added meanwhile need not be seen.
+ *	- A chunk leaves a list between two counts of the bucket's removals.  If
+ *	  these stand still, and are even, the list has lost none while it was
+ *	  read (I2_REMOVALS), and what it has is not used for anything else, so
+ *	  its filter is its own.  A chunk that had left before has its entries
+ *	  in the tree or in a run, which are read later (I1, I2).  That there
+ *	  are runs (spills) is read after the list, and before what follows
+ *	  (I2_SPILLS).
+ *	- Changes of the ranges, and giving the buckets up, are counted in
+ *	  layout_gen before anything is changed, with a write barrier; attach_id
+ *	  is 0 before that, and is never used again.  Both are looked at after
+ *	  the list, behind a read barrier: whoever has met a part of a change
+ *	  finds them changed (I2_LAYOUT).  Routers are made under the bucket
+ *	  set's lock, when a change is over.
+ *	- If any of these has changed the scan takes the locks, as it does where
+ *	  a chunk may have something.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *	  Entries found by look-ups.
  *
  * A line's state: the low half is odd while somebody writes the line and grows
- * with each write, so it tells who reads whether all he read was of one time
+ * with each write, so it tells a reader whether all that it read is of one time
  * (a sequence lock; Boehm, "Can seqlocks get along with programming language
  * memory models?", MSPC 2012: words are read with acquire and written with
  * release, so no fences are needed).  Above it are a bit for each entry that

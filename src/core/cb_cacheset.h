@@ -6,7 +6,7 @@
  *
  * An entry is put in by somebody who keeps others from changing its leaf
  * meanwhile, with the leaf's count of changes (cb_changes.h).  Whoever changes
- * a leaf adds to its count while he keeps others from reading it.  So an entry
+ * a leaf adds to its count while keeping others from reading it.  So an entry
  * whose leaf has the count still is as the leaf is, without a look at the
  * leaf.
  *

@@ -7,8 +7,8 @@
  * same storage and processors.  A flush keeps both busy, while a look-up asks
  * for a page at a time, and would get what is left over.  So when a worker has
  * worked in indexes with range buffers, workers pause for each scan that began
- * meanwhile, all of them until the same moment, and who brings large batches
- * waits for room rather than to flush for himself.
+ * meanwhile, all of them until the same moment, and sessions with large batches
+ * wait for room and do not flush themselves.
  *
  * All of it is bounded, and a matter of speed only: a pause by the time that
  * was worked before, and it ends when the pool is nearly full, so that single

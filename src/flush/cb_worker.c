@@ -8,7 +8,7 @@
  * its lock on the index nor its snapshot is in anyone's way.  What takes
  * longer is ended between two leaves if somebody waits for it
  * (base/cb_waiter.h), and gone on with later.  It never waits for a lock on an
- * index: if somebody wants it for himself, the request is dropped, and comes
+ * index: if somebody wants it alone, the request is dropped, and comes
  * back with the next insertion or when the entries get too old (B1).
  *
  * It leaves when nothing was asked for some time, when a command wants its
@@ -280,7 +280,7 @@ cb_worker_identify(const CbRequest *request, CbTarget *target)
 	return found;
 }
 
-/* NULL: the index is gone, or somebody wants it for himself. */
+/* NULL: the index is gone, or somebody wants it alone. */
 static Relation
 cb_worker_open(const CbTarget *target)
 {

@@ -12,6 +12,13 @@
  * and seen to be still free (M7).  No disk read or extension happens under the
  * append lock.
  *
+ * A session comes to the last page from the one it appended to last, from one
+ * further on that others have noted (cb_recent.h), or from the tail.  The note
+ * is a hint: the page counts if it is a journal page of this file with a
+ * greater number; numbers are not used twice, so it was appended later.  If
+ * the tail has passed it the chain may break off, as from any remembered page,
+ * and the way begins at the tail.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

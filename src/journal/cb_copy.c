@@ -27,13 +27,19 @@
  * TABLESPACE made has the same one, and positions in it mean nothing in the
  * old file.
  *
+ * A private copy has all that the shared one lacks if 16 times work_mem takes
+ * it.  Else a piece has what lies nearest to the scan's place, as much as fits
+ * into half a megabyte.  A window ends where its piece does, and the next one
+ * begins with another piece.  A piece does not outlive a rescan, nor the
+ * return to a mark, nor a turn.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
 #include "base/cb_base.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "journal/cb_read.h"
 #include "miscadmin.h"
 #include "utils/hsearch.h"
@@ -428,7 +434,7 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
 {
 	for (;;)
 	{
-		uint64		replayed = cb_replay_journal(kd->rel);
+		uint64		replayed = cb_counts_journal(kd->rel);
 		CbMetaPageData meta;
 		CbCopy	   *copy;
 		CbPos		end;
@@ -518,7 +524,7 @@ cb_copy_find_current(Relation rel)
 		return NULL;
 	copy = hash_search(cb_copies, &indexoid, HASH_FIND, NULL);
 	if (copy == NULL || copy->busy || copy->replayed == 0 ||
-		copy->replayed != cb_replay_journal(rel) ||
+		copy->replayed != cb_counts_journal(rel) ||
 		memcmp(copy->build_id, cache->build_id, CB_BUILD_ID_LEN) != 0 ||
 		!RelFileLocatorEquals(copy->file, rel->rd_locator))
 		return NULL;

@@ -225,25 +225,36 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 }
 
 /*
- * All entries of the packed part, in order, in the arena's memory; items has
- * room for npacked.  They live until the arena is reset, even if the page
- * changes.  False: the packed part is damaged, and some may have been read.
+ * Entry i of the packed part, and those behind it that can be read with it, in
+ * the arena's memory; items has room for CB_PACK_BLOCK.  How many; 0: the packed
+ * part is damaged.  They live until the arena is reset, even if the page changes.
  */
-bool
-cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
+int
+cb_leaf_read_from(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 {
 	const Size	room = Max(sizeof(CbLeafTuple),
 						   CB_PACK_WORDS_ROOM(CB_LEAF_HEADER));
 	int			n;
 
+	/* room for the most, of which the rest is given back */
+	if (arena->left < room)
+		cb_arena_extend(arena, room);
+	n = cb_leaf_read_some(leaf, i, arena, items);
+	return n > 0 ? n : cb_leaf_read_one(leaf, i, arena, items);
+}
+
+/*
+ * The same for all of them, in order; items has room for npacked.  False: the
+ * packed part is damaged, and some may have been read.
+ */
+bool
+cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items)
+{
+	int			n;
+
 	for (int i = 0; i < leaf->npacked; i += n)
 	{
-		/* room for the most, of which the rest is given back */
-		if (arena->left < room)
-			cb_arena_extend(arena, room);
-		n = cb_leaf_read_some(leaf, i, arena, items + i);
-		if (n == 0)
-			n = cb_leaf_read_one(leaf, i, arena, items + i);
+		n = cb_leaf_read_from(leaf, i, arena, items + i);
 		if (n == 0)
 			return false;
 	}

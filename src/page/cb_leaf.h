@@ -73,7 +73,10 @@ extern int	cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids);
 extern int	cb_leaf_heap_range(const CbLeaf *leaf, int i, BlockNumber *low,
 							   BlockNumber *high);
 
-/* Entries of the packed part, in the arena's memory; false: it is damaged. */
+/* Entry i of the packed part and some behind it, in the arena's memory. */
+extern int	cb_leaf_read_from(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items);
+
+/* All of its entries; false: it is damaged. */
 extern bool cb_leaf_read_all(CbLeaf *leaf, CbArena *arena, IndexTuple *items);
 
 /* The page's blob. */

@@ -12,7 +12,7 @@
 
 #include "access/bufmask.h"
 #include "access/xlog.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "page/cb_leaf.h"
 #include "page/cb_wal.h"
 
@@ -27,12 +27,12 @@ cb_rmgr_action(uint8 info)
 
 /* For readers of a standby, when the record's pages are as it leaves them. */
 static void
-cb_rmgr_count(XLogReaderState *record, int kinds)
+cb_rmgr_count(XLogReaderState *record, int counts)
 {
 	RelFileLocator file;
 
 	XLogRecGetBlockTag(record, 0, &file, NULL, NULL);
-	cb_replay_count(file.relNumber, kinds);
+	cb_counts_add(file.relNumber, counts);
 }
 
 static void
@@ -44,7 +44,7 @@ cb_rmgr_redo(XLogReaderState *record)
 		elog(PANIC, "cache_batch: unknown WAL record type %u",
 			 XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK);
 	action->redo(record);
-	if (action->counted != CB_REPLAY_NOTHING)
+	if (action->counted != CB_COUNT_NOTHING)
 		cb_rmgr_count(record, action->counted);
 }
 

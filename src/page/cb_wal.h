@@ -284,7 +284,7 @@ typedef struct CbWalAction
 	const char *name;
 	void		(*redo) (XLogReaderState *record);
 	void		(*describe) (StringInfo buf, const char *rec);	/* or NULL */
-	int			counted;		/* what redo counts: a set of CbReplayKind; the
+	int			counted;		/* what redo counts: a set of CbCount; the
 								 * record's block 0 is of the file.  A reuse is
 								 * counted by its own redo */
 } CbWalAction;

@@ -8,6 +8,14 @@
  * tree is found there the next time (I5).  Their pages are given up later,
  * when nobody can be reading them.
  *
+ * They are given up when no snapshot of the table's rows is left from before
+ * (A11_RUNTABLE): readers of the index are in its database, or on a standby
+ * with feedback, or they decode WAL, which reads user catalog tables only.
+ * The horizon takes the table's relation, if the lock is free (B1), which
+ * keeps user_catalog_table as it is; else the cluster's horizon serves, which
+ * is never later.  A transaction that made or moved the table has an xid older
+ * than any safexid that it reads.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

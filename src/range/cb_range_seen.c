@@ -16,6 +16,21 @@
  * There are some slots for each bucket, as far as they go: a bucket mostly has
  * one range, or parts of a few.
  *
+ * Why the unions are right (I2_RANGESEEN): they have what the listed runs
+ * have, and more, until a run is added.  Listed runs do not change, retired
+ * ones are in the leaves.  The count of spills is raised after SPILL and
+ * before the chunks leave their bucket, and read with the bucket's list, in
+ * the same attachment; so whoever misses the entries in the bucket sees the
+ * new count.  (A spill between the two readings is in the unions, and is
+ * counted in vain.) The LSN is read after the bucket and before the leaf (I2),
+ * under a pin without lock: its halves are those of the earlier one only if
+ * one was read before the change.
+ *
+ * Unlogged indexes, and scans that began in recovery, do without; with
+ * old_snapshot_threshold the page is always looked at (A16).  What is known is
+ * copied before bounds are compared: a comparison may run SQL that gives the
+ * slot to another range.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -14,6 +14,18 @@
  * afterwards; so a page is another one's only if the range page has changed,
  * too.  The range page loses the run's item before the run's pages change.
  *
+ * A scan that has lost a run reads its window again from the start: range
+ * page, then leaf (A11_RUNLOST, A11_RUNCOPIED).  If the page's LSN has changed
+ * for another reason that is in vain, but once: the new copy of the range page
+ * is later than all pages of the copied file.  It ends: each time the primary
+ * has merged a run, hundreds of pages, and given it up since the window, some
+ * pages, began.  Both pages are share-locked in the order that freeing takes.
+ *
+ * What was read of runs is kept for the next window only while the range page
+ * is the same: another run may have its root in that block.  Filters go the
+ * same way.  After promotion such a scan goes on looking; what is retired then
+ * is kept for its snapshot.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -19,13 +19,22 @@
  * which ends with a crash or a promotion.  It looks for them again in the next
  * one.
  *
+ * The note says that the map was complete; each pass of VACUUM and each build
+ * makes it if few deleted pages were not free yet.  An incarnation begins with
+ * a start after a crash, when the server begins its statistics anew, and with
+ * a new timeline.  The note is a hint, not logged and masked.  It cannot
+ * outlive what it says: a crash that takes pages out of the map ends the
+ * incarnation, and one of another server is never this one's.  A page that an
+ * error leaves out of the map is found when rows die, or in the next
+ * incarnation.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "common/hashfn.h"
 #include "page/cb_wal.h"
 #include "rel/cb_alloc.h"
@@ -97,7 +106,7 @@ cb_redo_reuse_page(XLogReaderState *record)
 {
 	xl_cb_reuse_page *xlrec = (xl_cb_reuse_page *) XLogRecGetData(record);
 
-	cb_replay_count(xlrec->file.relNumber, CB_REPLAY_REUSE);
+	cb_counts_add(xlrec->file.relNumber, CB_COUNT_REUSES);
 }
 
 /*

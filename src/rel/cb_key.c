@@ -111,7 +111,7 @@ cb_key_compare_tids(IndexTuple a, IndexTuple b)
  * may be left in the current memory context.
  */
 int
-cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
+cb_key_compare_whole(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
 {
 	int			natts_a = cb_key_natts(kd, a);
 	int			natts_b = cb_key_natts(kd, b);

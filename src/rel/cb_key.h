@@ -165,6 +165,24 @@ cb_key_compare_number(const CbBound *bound, IndexTuple itup)
 	return (value > number) - (value < number);
 }
 
+extern int	cb_key_compare_whole(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
+
+/*
+ * Compares two entries or separators: <0 a first, 0 the same.  Numbers in the
+ * first column that differ tell; else see cb_key_compare_whole().
+ */
+static inline int
+cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
+{
+	int64		x;
+	int64		y;
+
+	if (kd->is_number && cb_key_get_number(a, &x) && cb_key_get_number(b, &y) &&
+		x != y)
+		return x < y ? -1 : 1;
+	return cb_key_compare_whole(kd, a, b);
+}
+
 /*
  * Is the bound at an end of the index, or at its nulls, as those of min and
  * max?
@@ -221,7 +239,6 @@ extern bool cb_key_convert_integer(Oid equality, Datum *value);
 extern bool cb_key_widen_integer(Oid order_proc, Oid type, Datum *value);
 
 /* cb_key.c and cb_key_sort.c */
-extern int	cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 								   IndexTuple itup);
 extern void cb_key_check_comparable(const CbKeyDesc *kd,

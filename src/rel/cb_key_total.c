@@ -14,6 +14,16 @@
  * Known are functions of the server and of its contrib modules; for arrays,
  * rows and ranges those of what they are made of count as well.
  *
+ * The answer holds until any relation, operator class or function changes
+ * (C12_ANEW).  It may change in the middle of anything: a publication that
+ * still goes to the journal was asked about before its values could have a new
+ * attribute, and older entries have a null in that place, which no function
+ * compares.  Entries that go to the tree at once and others do not disturb
+ * each other.  Values that cannot be compared with themselves are refused from
+ * the first on, as a window begins by looking for an entry.  What remains:
+ * neighbours have been compared, not all pairs; a scan of all may fail where
+ * btree's does not.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -95,7 +95,9 @@ cb_rel_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
  * used at once, as they are those of cb_rel_cache().  It is right if the
  * metapage has been read since the caller got a lock that conflicts with
  * builds by others, as this backend's own builds forget it.  Otherwise it may
- * be that of an earlier build (src/README, Staging).
+ * be that of an earlier build: when a table was moved to another tablespace and
+ * truncated, and both were rolled back, the server has built the index's old
+ * file anew and need not have told others.
  *
  * Reads the metapage if it is not known; errors and locks are those of
  * cb_rel_read_meta().

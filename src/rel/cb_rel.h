@@ -20,7 +20,7 @@ typedef struct CbLeafHint
 {
 	BlockNumber blkno;
 	Buffer		buf;			/* not pinned */
-	uint64		reuses;			/* cb_replay_reuses() when the leaf, or the
+	uint64		reuses;			/* cb_counts_reuses() when the leaf, or the
 								 * page that has the link to it, was locked
 								 * and in the tree */
 } CbLeafHint;

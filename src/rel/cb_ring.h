@@ -6,7 +6,7 @@
  * A batch touches many pages once.  In an index that does not fit into
  * shared_buffers they would evict what sessions use, and leave it to sessions
  * to write them.  The server has rings of buffers for such work (its buffer
- * access strategies): who needs another page takes a buffer of his own ring,
+ * access strategies): who needs another page takes a buffer of its ring,
  * and writes the page that was in it.  A page that others use meanwhile stays.
  *
  *-------------------------------------------------------------------------

@@ -48,7 +48,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "am/cb_am.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "catalog/index.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -111,7 +111,7 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 							 v->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	memcpy(v->page.data, BufferGetPage(buf), BLCKSZ);
-	v->reuses = cb_replay_reuses(v->rel);
+	v->reuses = cb_counts_reuses(v->rel);
 	UnlockReleaseBuffer(buf);
 }
 
@@ -588,7 +588,7 @@ cb_verify_find_right(CbVerify *v, uint64 *reuses)
 										 v->level, NULL, NULL);
 	BlockNumber blkno = BufferGetBlockNumber(buf);
 
-	*reuses = cb_replay_reuses(v->rel);
+	*reuses = cb_counts_reuses(v->rel);
 	UnlockReleaseBuffer(buf);
 	return blkno;
 }

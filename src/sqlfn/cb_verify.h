@@ -38,7 +38,7 @@ typedef struct CbVerify
 	/* the page that is being checked */
 	BlockNumber blkno;
 	PGAlignedBlock page;
-	uint64		reuses;			/* cb_replay_reuses() when it was locked */
+	uint64		reuses;			/* cb_counts_reuses() when it was locked */
 	int			npacked;		/* items of its packed part, which come first */
 	int			nitems;
 	IndexTuple *items;			/* without high key */

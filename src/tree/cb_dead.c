@@ -19,6 +19,16 @@
  * The leaf's lock is held while table pages are share-locked, as in nbtree.
  * Nobody waits for a leaf with a table page locked.  No keys are compared.
  *
+ * The table takes a question for a TID that it cannot have for damage.  No
+ * entry leads to one, as VACUUM removes entries first and the table's records
+ * precede ours; but where VACUUM passes over an index that is being dropped
+ * (which is not asked for), and where the table is damaged.  So what has to
+ * empty journal and buckets asks nothing (VACUUM, sweeps), or not again after
+ * an error (flushes).
+ *
+ * The batch is placed anew afterwards (I5).  A leaf that is left empty is
+ * marked as one that VACUUM may delete.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

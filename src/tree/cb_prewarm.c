@@ -17,7 +17,7 @@
 
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "miscadmin.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
@@ -49,7 +49,7 @@ cb_prewarm_prefetch(CbPrewarm *prewarm, OffsetNumber off)
 static CbLeafHint
 cb_prewarm_hint(CbPrewarm *prewarm, BlockNumber blkno)
 {
-	return (CbLeafHint) {blkno, InvalidBuffer, cb_replay_reuses(prewarm->kd->rel)};
+	return (CbLeafHint) {blkno, InvalidBuffer, cb_counts_reuses(prewarm->kd->rel)};
 }
 
 /*

@@ -16,8 +16,22 @@
  * key; who was in the left leaf before, and goes on in the right one by its
  * block, looks for what lies beyond the left one's old high key only.  The
  * right leaf's range grows to the left, into what nobody looks for there
- * before the record.  All get VACUUM's cycle id, as after a split: its pass
- * may have come to the right one, and not to the left one (A11).
+ * before the record.  If a forward scan's next leaf has given away what lies
+ * beyond the scan's bound, it descends anew.  All get VACUUM's cycle id, as
+ * after a split: its pass may have come to the right one, and not to the left
+ * one (A11_REDISTRIBUTE).
+ *
+ * A backward scan knows the leaf's lower bound from its way down.  What has
+ * come into the leaf from below that bound is left out, and found by the next
+ * descent, which starts at the bound.  So a window that ends at a bucket's
+ * bound, which was a leaf's once, leaves out the leaf's entries beyond
+ * (A11_BOUNDS breaks both, A11_ENDBOUND the window at an end of the index).
+ *
+ * Redo goes from right to left, so a standby's reader between two pages sees an
+ * entry twice at most, and beyond its bound.  It keeps the leaves locked until
+ * all have changed, as the primary does: verification that meets entries which
+ * a leaf got sees by the LSN of the leaf on its left that they came from there
+ * (I11_REDISTRIBUTE).
  *
  * Locks: left leaf, right leaf, new leaf, parent, as for a split.
  *

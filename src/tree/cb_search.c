@@ -17,20 +17,42 @@
  * level never leaves the tree, so a root that was remembered stays valid.
  *
  * The primary does not know of a standby's snapshots.  There replay counts the
- * pages that are used again, before they change (cb_replay_reuses), and a page
+ * pages that are used again, before they change (cb_counts_reuses), and a page
  * is looked at only if the count, under the page's lock, is what it was when
  * the link was good for sure: before a descent from the root, or under the lock
  * of a page that was in the tree.  What follows from a page that is deleted
  * itself goes by that older count.  If it has changed the page may be another
- * one, and the descent begins anew.  After a promotion no count from before it
- * is believed, and links that are read then are kept good by snapshots.
+ * one, and nothing is concluded from it.  The descent begins anew at the root,
+ * for the same bound; a scan with a hint descends; leaves that were looked up
+ * together are forgotten; verification (A11_REUSEVERIFY) and prewarming descend
+ * to what lies right of the last page that they have been at.
+ *
+ * That ends, as a descent is a few page reads, whose pages are in memory after
+ * the first, and reuses are as far apart as splits are.  Where comparisons are
+ * slow, and replay is fast, it can take many attempts; it can be cancelled.
+ * Indexes that share a slot of counts have each other begin anew in vain.
+ *
+ * After a promotion the count is 0, so no count from before it is believed.
+ * The horizon would not do: a snapshot of the standby can have an xmin beyond
+ * the safexid of a deletion that was replayed after it, as a transaction can
+ * get that id and commit between its reading and the record.  Who reads the
+ * count with a page locked and is in recovery still knows that nobody has
+ * written the page as a primary.  Links that are read afterwards, also by a
+ * transaction that began in recovery, are to pages that are in the tree then;
+ * if they leave it their safexid is the next transaction id of that time, which
+ * is not below the xmin of any snapshot that there is.
+ *
+ * The other keepers of blocks: the list of leaves read ahead and heat are hints
+ * by which nothing is found; the entry cache and copies of the root are not for
+ * recovery, nor for who began in it; samples of separators take any page for
+ * what it is; writers and VACUUM are on a primary.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "base/cb_base.h"
-#include "base/cb_replay.h"
+#include "base/cb_counts.h"
 #include "miscadmin.h"
 #include "storage/buf_internals.h"
 #include "storage/predicate.h"
@@ -82,7 +104,7 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
 	cb_rel_prefetch_ends(page);
 	LockBuffer(buf, lockmode);
-	if (unlikely(reuses != 0) && cb_replay_reuses(rel) != reuses)
+	if (unlikely(reuses != 0) && cb_counts_reuses(rel) != reuses)
 	{
 		UnlockReleaseBuffer(buf);
 		return NULL;
@@ -347,7 +369,7 @@ static Buffer
 cb_search_try_descend(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 					  int target_level, Snapshot snapshot, CbDescent *descent)
 {
-	uint64		reuses = cb_replay_reuses(kd->rel);
+	uint64		reuses = cb_counts_reuses(kd->rel);
 	int			level;
 	Buffer		buf = InvalidBuffer;
 
@@ -440,7 +462,7 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 {
 	Buffer		buf = cb_rel_read_buffer(rel, hint->blkno);
 
-	Assert(hint->reuses != 0 || cb_replay_reuses(rel) == 0);
+	Assert(hint->reuses != 0 || cb_counts_reuses(rel) == 0);
 	for (;;)
 	{
 		Page		page = cb_search_lock(rel, buf, BUFFER_LOCK_SHARE, 0,
@@ -562,7 +584,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 {
 	ScanKeyData key = *bound->keys;
 	CbBound		own_bound = *bound;
-	uint64		reuses = cb_replay_reuses(kd->rel);
+	uint64		reuses = cb_counts_reuses(kd->rel);
 	int			level;
 	Buffer		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE,
 										 BUFFER_LOCK_SHARE, snapshot, &level);

@@ -13,7 +13,11 @@
  *
  * If that is too few for a packed leaf and an entry to come, as what is in its
  * delta spoils the coding of all once they are packed together, the leaf is
- * cut in two as it is, packed part and delta (cb_tree_split_as_is).
+ * cut in two as it is, packed part and delta (cb_tree_split_as_is).  Each half
+ * is a copy from which the other's entries are removed, so it fits (U13).  If
+ * there is no room for the left one's high key it is cut further left than in
+ * the middle, after one entry if need be (C4_ASISROOM).  The packed parts get
+ * shorter, so that a split is enough in the end (C4_ASIS).
  *
  * Locks: the pages of the split stay exclusively locked until their parent
  * has been told; parents are locked after children, the metapage last.  All

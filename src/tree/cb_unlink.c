@@ -32,9 +32,35 @@
  * L is only deleted if nobody else has it pinned: a scan that relies on its
  * pin (I8) keeps a leaf that VACUUM comes to.
  *
- * Entries move to the right, so that whoever is on the way finds them: who
- * comes to L goes on to R, who was in L before looks in R for what lies beyond
- * L's high key only, and who goes backward from R descends again, to R.
+ * P's right link is looked at before L is locked: in between L may have got
+ * entries of its left neighbour and been split below them, so that the second
+ * descent came to L's right neighbour in P's place (A11_SIBLING).
+ *
+ * Why nobody misses an entry.  Let p, l and r be the high keys of P, L and R.
+ * R covers [p, r) afterwards.  Whoever comes to L by an old link moves right,
+ * as from a page that was split, to the page that has taken over [p, l), or to
+ * one that was deleted since and leads on.
+ *
+ *	- A forward scan with a copy of P reads R in L's place, from p on; one with
+ *	  a copy of L looks in R for what lies beyond l only.
+ *	- A backward scan's lower bound is a separator from the way down, and its
+ *	  leaf may have taken over more since.  Entries left of the bound are left
+ *	  out; the next window begins there, with a descent, and has them.
+ *	- Writers insert into R.  A flush with a copy of the parent descends again
+ *	  where a child is no leaf any more; one that still is has the place, as its
+ *	  lower bound can only have fallen.
+ *	- Splits in progress: P's and L's are complete, and they are locked.  If R
+ *	  is being split, the separator that is dropped is R's own; the new pages'
+ *	  go behind what leads to R, before or after.
+ *	- VACUUM's pass (A11): a deletion moves nothing, and what comes into the
+ *	  range later is not dead (I4).  A deleted page has no mark to lead the pass
+ *	  back; so a leaf is deleted only when VACUUM has been at it and taken the
+ *	  mark away (A11_MARKED), and the pass tries once more when it comes to it.
+ *	- An old snapshot (A16) meets the LSN of the deletion on P, L and the page
+ *	  above; each way to R by which it could miss removed entries leads over
+ *	  one of them.
+ *	- Verification without lock skips a deleted page, and holds no lower bound
+ *	  against a page whose left neighbour has been deleted since.
  *
  * A deleted page keeps its right link for those who read a link to it before.
  * safexid is the next transaction id, read under the locks: who holds such a

@@ -34,6 +34,9 @@ WAITING = 500_000
 # bytes of the pool for each entry that waits: of the standby's copy, and some more
 ENTRY = 40
 
+# times the rows of other workloads: a restart's sweep is a part of the first seconds
+LONG = 4
+
 SESSIONS = 100
 INDEXES = 4
 
@@ -263,7 +266,7 @@ class RestartCopy(Replicated):
         return ["restart-copy"]
 
     def run(self, method, repeat):
-        rows = self.shape.ingest_rows(self.count)
+        rows = LONG * self.shape.ingest_rows(self.count)
         files = self.bench.files.get("uniform", self.shape.rows + 1, 2 * rows)
         half = len(files) // 2
         primary = self.bench.clone(self.template(method))

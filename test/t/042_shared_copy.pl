@@ -13,7 +13,7 @@ use Time::HiRes 'usleep';
 my $primary = new_node('primary', conf => <<'EOC');
 cache_batch.max_delay = 1h
 cache_batch.journal_limit = 1GB
-cache_batch.pool_size = 24MB
+cache_batch.pool_size = 64MB
 cache_batch.spill_threshold = off
 cache_batch.spill_target = 1000
 EOC

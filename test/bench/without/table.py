@@ -361,7 +361,8 @@ def main():
                  mechanism.checks, f"{mechanism.buys}: {names}", mechanism.leaning]
         if results:
             lines = [line for line in results if line["mechanism"] == mechanism.name]
-            cells.insert(5, "; ".join(map(describe, main_figures(lines))) or "not yet")
+            missing = "not yet" if mechanism.runs else "nothing to time, see below"
+            cells.insert(5, "; ".join(map(describe, main_figures(lines))) or missing)
         print_row(cells)
 
 
