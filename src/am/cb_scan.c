@@ -277,6 +277,14 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 	return found;
 }
 
+/* Is the TID of what the scan has met still the same row's? */
+static inline bool
+cb_scan_keeps_tids(IndexScanDesc scan)
+{
+	return cb_counts_removals(scan->indexRelation) ==
+		((CbScanOpaque) scan->opaque)->removals;
+}
+
 /*
  * Does everybody see the row that an entry is for?  While its TID is that
  * row's the visibility map tells; and what the snapshot sees keeps its TID for
@@ -294,7 +302,7 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
 		OldSnapshotThresholdActive() ||
 		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
 		return false;
-	return cb_counts_removals(scan->indexRelation) == so->removals;
+	return cb_scan_keeps_tids(scan);
 }
 
 /*
