@@ -156,6 +156,20 @@ $node->safe_psql('postgres', q(
 		IF NOT FOUND THEN
 			PERFORM must_be_there(key);
 		END IF;
+	END $$;
+	-- who loses a race for the arbiter may be refused by the other index, as with btree
+	CREATE FUNCTION add_or_count(a int, b int) RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		name text;
+	BEGIN
+		INSERT INTO c VALUES (a, md5(a::text), 3), (b, md5(b::text), 3) ON CONFLICT (k) DO UPDATE SET n = c.n + 1;
+	EXCEPTION
+		WHEN cardinality_violation THEN NULL;
+		WHEN unique_violation THEN
+			GET STACKED DIAGNOSTICS name = CONSTRAINT_NAME;
+			IF name <> 'c_s' THEN
+				RAISE;
+			END IF;
 	END $$));
 my $script = $node->basedir . '/crowd.sql';
 append_to_file($script, <<'EOS');
@@ -167,7 +181,7 @@ SELECT add_one(:k, :r % 4 = 0);
 \elif :r <= 45
 SELECT add_or_nothing(:k);
 \elif :r <= 55
-INSERT INTO c VALUES (:k, md5(:k::text), 3), (:l, md5(:l::text), 3) ON CONFLICT (k) DO UPDATE SET n = c.n + 1;
+SELECT add_or_count(:k, :l);
 \elif :r <= 65
 SELECT add_one(i, false) FROM generate_series(:k, :k + 20) i;
 \elif :r <= 70
