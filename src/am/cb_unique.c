@@ -17,9 +17,10 @@
  *	a) The key is looked for after it was claimed.
  *	b) A claim ends when whatever is read afterwards finds the entry, or when the
  *	   entry is dropped, or without an entry.
- *	c) A process that waits has no claim to the key that this is about (B7).  Its
- *	   other claims stay: who waits for these is seen by the deadlock detector, as
- *	   are those who wait for its rows.
+ *	c) A process that waits for another one here has no claim in the index: it
+ *	   publishes first.  Its lock stands for all its claims, so one who waits for
+ *	   a claim that has ended would go on waiting (B7).  Claims in other indexes
+ *	   stay: they are to keys of rows that are there.
  *	d) What this process has in its stage was claimed by it, or has a null that
  *	   makes it distinct.  So a search need not publish it, unless the key was
  *	   claimed by this process before.
@@ -306,14 +307,27 @@ cb_unique_search(CbUniqueState *state, const CbUniqueEntry *entry)
 
 /* ---------- claims ---------- */
 
-/* Waits for what makes an answer doubtful; nothing is locked or pinned. */
+/*
+ * Waits for what makes an answer doubtful, without claims in the index (c).
+ * Nothing is locked or pinned.
+ */
 static void
-cb_unique_wait_for_row(const CbUniqueEntry *entry, const CbUniqueResult *result)
+cb_unique_wait_for_row(CbStage *stage, const CbUniqueEntry *entry,
+					   const CbUniqueResult *result)
 {
+	cb_stage_publish(stage, entry->index, 1);
 	if (result->token != 0)
 		SpeculativeInsertionWait(result->xid, result->token);
 	else
 		XactLockTableWait(result->xid, entry->index, entry->tid, XLTW_InsertIndex);
+}
+
+/* Waits for the end of another process's claims, also without. */
+static void
+cb_unique_wait_for_claim(CbStage *stage, const CbUniqueEntry *entry, int owner)
+{
+	cb_stage_publish(stage, entry->index, 1);
+	cb_claim_wait(RelationGetRelid(entry->index), owner);
 }
 
 pg_noreturn static void
@@ -387,7 +401,7 @@ cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
 	if (claimed.count > 0)
 		return true;
 	if (entry->check != UNIQUE_CHECK_PARTIAL)
-		cb_claim_wait(RelationGetRelid(entry->index), claimed.owner);
+		cb_unique_wait_for_claim(stage, entry, claimed.owner);
 	return false;
 }
 
@@ -424,7 +438,7 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 
 		cb_stage_unclaim(stage);
 		if (result.answer == CB_UNIQUE_IN_DOUBT)
-			cb_unique_wait_for_row(entry, &result);
+			cb_unique_wait_for_row(stage, entry, &result);
 		else if (result.answer == CB_UNIQUE_FREE && result.found_own)
 			return true;
 		else if (result.answer == CB_UNIQUE_FREE)

@@ -240,8 +240,8 @@ cb_claim_unlock(Oid indexoid)
 
 /*
  * Waits until all claims that a process has in the index have ended.  No LWLock
- * or buffer lock is held, and no claim to what is waited for.  Can be cancelled;
- * raises an error for a deadlock.
+ * or buffer lock is held, and no claim of this process in the index.  Can be
+ * cancelled; raises an error for a deadlock.
  */
 void
 cb_claim_wait(Oid indexoid, int owner)
