@@ -435,7 +435,14 @@ SELECT CASE
 		THEN 'system table'
 	WHEN x.indisprimary THEN 'primary key'
 	WHEN x.indisreplident THEN 'replica identity'
-	WHEN x.indisunique THEN 'unique index'
+	WHEN EXISTS (SELECT FROM pg_constraint u
+				 WHERE u.conindid = c.oid AND u.contype = 'u')
+		THEN 'unique constraint'
+	WHEN x.indisunique AND current_setting('server_version_num')::integer < 180000
+		THEN 'unique index'
+	WHEN EXISTS (SELECT FROM pg_constraint f
+				 WHERE f.conindid = c.oid AND f.contype = 'f')
+		THEN 'foreign key'
 	WHEN x.indisexclusion THEN 'exclusion constraint'
 	WHEN x.indisclustered THEN 'table is clustered on it'
 	WHEN NOT x.indisvalid OR NOT x.indisready OR NOT x.indislive
@@ -477,12 +484,14 @@ WITH member AS (
 ), part AS (
 	SELECT m.oid, m.parent, m.isleaf, m.level, c.relname, c.relispartition,
 		   x.indexprs IS NOT NULL AS has_expressions,
+		   CASE WHEN x.indisunique THEN 'UNIQUE ' END AS unique,
 		   n.nspname, 'cache_batch_swap_' || m.oid AS new_name,
 		   format('%I.%I', n.nspname, c.relname) AS old,
 		   format('%I.%I', n.nspname, 'cache_batch_swap_' || m.oid) AS new,
 		   format('%I.%I', tn.nspname, t.relname) AS tab,
 		   pg_get_indexdef(m.oid) AS def,
-		   format('CREATE INDEX %I ON %s%I.%I USING btree ', c.relname,
+		   format('CREATE %sINDEX %I ON %s%I.%I USING btree ',
+				  CASE WHEN x.indisunique THEN 'UNIQUE ' END, c.relname,
 				  CASE WHEN NOT m.isleaf THEN 'ONLY ' END,
 				  tn.nspname, t.relname) AS head,
 		   o.had AS had_options, o.has AS options,
@@ -532,8 +541,8 @@ WITH member AS (
 	FROM piece p
 	WHERE to_regclass(p.new) IS NOT NULL
 	UNION ALL
-	SELECT 2, p.level, format('CREATE INDEX %s%I ON %s%s USING cachebatch %s',
-		CASE WHEN p.isleaf THEN 'CONCURRENTLY ' END, p.new_name,
+	SELECT 2, p.level, format('CREATE %sINDEX %s%I ON %s%s USING cachebatch %s',
+		p.unique, CASE WHEN p.isleaf THEN 'CONCURRENTLY ' END, p.new_name,
 		CASE WHEN NOT p.isleaf THEN 'ONLY ' END, p.tab,
 		concat(p.columns, p.options,
 			   CASE WHEN p.names_tablespace THEN p.tablespace END, p.condition))
@@ -651,7 +660,7 @@ WITH server AS (
 		   a.amname <> 'btree' AND i.relpersistence <> 't'
 			   AND o.option <> 'off' AND (o.option = 'on' OR y.total) AS buffered,
 		   o.option, y.total,
-		   z.bytes,
+		   x.indisunique, z.bytes,
 		   greatest(z.bytes / v.block_size - 1, 1) AS leaves,
 		   greatest(0, 1 - v.shared_buffers
 			   / greatest(pg_indexes_size(t.oid), z.bytes, 1)) AS uncached,
@@ -743,6 +752,8 @@ WITH server AS (
 	SELECT j.*,
 		   CASE
 		   WHEN j.obstacle IS NOT NULL THEN j.obstacle
+		   -- each row's check reads a leaf, which the model does not know
+		   WHEN j.indisunique AND NOT j.ours THEN 'unique index'
 		   WHEN j.ours AND j.relpersistence = 't' THEN 'temporary table'
 		   WHEN j.option = 'off' THEN 'buffered is off'
 		   WHEN j.option = 'auto' AND NOT j.total THEN 'comparison may fail'

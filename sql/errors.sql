@@ -7,8 +7,6 @@ RESET client_min_messages;
 CREATE TABLE errors (a int, b text, p point);
 INSERT INTO errors VALUES (1, 'one', '(1,1)'), (2, 'two', '(2,2)');
 
--- unique (C7)
-CREATE UNIQUE INDEX ON errors USING cachebatch (a);
 -- a type without an order
 CREATE INDEX ON errors USING cachebatch (p);
 -- an opclass of another access method

@@ -89,7 +89,7 @@ SELECT cache_batch_adopt_operator_classes();
 
 -- access method
 SELECT a.amname, p.name, pg_indexam_has_property(a.oid, p.name)
-FROM pg_am a, unnest(ARRAY['can_order', 'can_unique', 'can_multi_col',
+FROM pg_am a, unnest(ARRAY['can_order', 'can_multi_col',
 						   'can_exclude', 'can_include']) p(name)
 WHERE a.amname = 'cachebatch' ORDER BY 2;
 

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
+#include "base/cb_claim.h"
 #include "base/cb_counts.h"
 #include "base/cb_heat.h"
 #include "bucket/cb_bucket.h"
@@ -86,6 +87,7 @@ cb_shmem_request(void)
 	cb_pool_shmem_request();
 	cb_queue_shmem_request();
 	cb_stage_shmem_request();
+	cb_claim_shmem_request();
 }
 
 static void
@@ -100,6 +102,7 @@ cb_shmem_startup(void)
 	cb_pool_shmem_startup();
 	cb_queue_shmem_startup();
 	cb_stage_shmem_startup();
+	cb_claim_shmem_startup();
 }
 
 static void

@@ -62,6 +62,7 @@ extern void cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 extern bool cb_am_gettuple(IndexScanDesc scan, ScanDirection dir);
 extern int64 cb_am_getbitmap(IndexScanDesc scan, TIDBitmap *tbm);
 extern void cb_am_endscan(IndexScanDesc scan);
+extern void cb_scan_forget(IndexScanDesc scan);
 extern void cb_am_markpos(IndexScanDesc scan);
 extern void cb_am_restrpos(IndexScanDesc scan);
 extern bool cb_am_canreturn(Relation index, int attno);

@@ -8,6 +8,10 @@
  * takes from it what operator classes for btree have and ours have as well
  * (C5): it gets a copy of the relation that says so.
  *
+ * For a unique index the sort refuses equal keys of rows that are alive.  Rows
+ * that are dead, but not to everyone, may have the key of another: they have a
+ * sort of their own, as in btree, and the loader takes from both in turn (A21).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -35,6 +39,8 @@ typedef struct CbBuildState
 	CbKeyDesc	kd;
 	bool		total;			/* cb_key_is_total() */
 	Tuplesortstate *sort;
+	Tuplesortstate *dead;		/* of dead rows; NULL: they are in sort, too */
+	bool		any_dead;
 	double		index_tuples;
 
 	/* the index as the sort sees it */
@@ -60,27 +66,69 @@ cb_am_buildphasename(int64 phasenum)
 	return NULL;
 }
 
+/* Makes the index as the sort sees it. */
 static void
-cb_build_begin_sort(CbBuildState *state, Relation heap)
+cb_build_disguise(CbBuildState *state)
 {
 	state->sorted = *state->index;
 	memcpy(&state->sorted_class, state->index->rd_rel, CLASS_TUPLE_SIZE);
 	state->sorted_class.relam = BTREE_AM_OID;
 	state->sorted.rd_rel = &state->sorted_class;
-	state->sort = tuplesort_begin_index_btree(heap, &state->sorted, false, false,
-											  maintenance_work_mem, NULL,
-											  TUPLESORT_NONE);
 }
 
-/* Called for each heap tuple: hands its entry to the sort. */
+static void
+cb_build_begin_sorts(CbBuildState *state, Relation heap, IndexInfo *index_info)
+{
+	cb_build_disguise(state);
+	state->sort = tuplesort_begin_index_btree(heap, &state->sorted,
+											  index_info->ii_Unique,
+											  index_info->ii_NullsNotDistinct,
+											  maintenance_work_mem, NULL,
+											  TUPLESORT_NONE);
+	if (index_info->ii_Unique)
+		state->dead = tuplesort_begin_index_btree(heap, &state->sorted, false,
+												  false, work_mem, NULL,
+												  TUPLESORT_NONE);
+}
+
+/* Called for each heap tuple: hands its entry to a sort. */
 static void
 cb_build_callback(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 				  bool tuple_is_alive, void *arg)
 {
 	CbBuildState *state = arg;
+	bool		dead = state->dead != NULL && !tuple_is_alive;
 
-	tuplesort_putindextuplevalues(state->sort, index, tid, values, isnull);
+	tuplesort_putindextuplevalues(dead ? state->dead : state->sort, index, tid,
+								  values, isnull);
+	state->any_dead |= dead;
 	state->index_tuples++;
+}
+
+static void
+cb_build_perform_sorts(CbBuildState *state)
+{
+	tuplesort_performsort(state->sort);
+	if (state->any_dead)
+		tuplesort_performsort(state->dead);
+}
+
+static void
+cb_build_end_sorts(CbBuildState *state)
+{
+	tuplesort_end(state->sort);
+	if (state->dead != NULL)
+		tuplesort_end(state->dead);
+}
+
+/* Checks an entry, and loads it. */
+static void
+cb_build_load_entry(CbBuildState *state, CbLoader *loader, IndexTuple itup)
+{
+	cb_key_check_size(state->index, itup);
+	if (!state->total)
+		cb_key_check_comparable(&state->kd, &(CbSortEntry) {.itup = itup}, 1);
+	cb_load_add(loader, itup);
 }
 
 /* Load the sorted entries into a new tree. */
@@ -89,17 +137,26 @@ cb_build_load(CbBuildState *state)
 {
 	CbLoader   *loader = cb_load_begin(&state->kd, CbGetFillFactor(state->index),
 									   MAIN_FORKNUM);
-	IndexTuple	itup;
+	IndexTuple	itup = tuplesort_getindextuple(state->sort, true);
+	IndexTuple	dead = state->any_dead ?
+		tuplesort_getindextuple(state->dead, true) : NULL;
 	int64		done = 0;
 
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL,
 								 (int64) state->index_tuples);
-	while ((itup = tuplesort_getindextuple(state->sort, true)) != NULL)
+	while (itup != NULL || dead != NULL)
 	{
-		cb_key_check_size(state->index, itup);
-		if (!state->total)
-			cb_key_check_comparable(&state->kd, &(CbSortEntry) {.itup = itup}, 1);
-		cb_load_add(loader, itup);
+		if (dead == NULL ||
+			(itup != NULL && cb_key_compare(&state->kd, itup, dead) < 0))
+		{
+			cb_build_load_entry(state, loader, itup);
+			itup = tuplesort_getindextuple(state->sort, true);
+		}
+		else
+		{
+			cb_build_load_entry(state, loader, dead);
+			dead = tuplesort_getindextuple(state->dead, true);
+		}
 		if (++done % 1024 == 0)
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
 	}
@@ -112,8 +169,8 @@ cb_build_load(CbBuildState *state)
  * index's file is empty, and nobody else uses it yet; the table may be written
  * meanwhile, as by CREATE INDEX CONCURRENTLY.  The result is palloc'd in the
  * current memory context.  Raises an error for columns that the index cannot
- * have, an entry that is too long or cannot be compared, and without preload.
- * Comparison functions run.
+ * have, an entry that is too long or cannot be compared, for equal keys of a
+ * unique index, and without preload.  Comparison functions run.
  */
 IndexBuildResult *
 cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
@@ -132,17 +189,17 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 	state.index = index;
 	cb_key_init(&state.kd, index);
 	state.total = cb_key_is_total(index);
-	cb_build_begin_sort(&state, heap);
+	cb_build_begin_sorts(&state, heap, index_info);
 
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_SCAN);
 	result = palloc0(sizeof(IndexBuildResult));
 	result->heap_tuples = table_index_build_scan(heap, index, index_info, true, true,
 												 cb_build_callback, &state, NULL);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_SORT);
-	tuplesort_performsort(state.sort);
+	cb_build_perform_sorts(&state);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_LOAD);
 	cb_build_load(&state);
-	tuplesort_end(state.sort);
+	cb_build_end_sorts(&state);
 
 	result->index_tuples = state.index_tuples;
 	return result;

@@ -8,7 +8,7 @@
  * write do that.  Everything a btree opclass relies on has btree's numbers:
  * strategies, support functions, and options among these.
  *
- * Unique indexes are not offered: before version 18 the server ties ON
+ * Unique indexes are not offered before version 18: there the server ties ON
  * CONFLICT to btree's unique indexes, and one of another access method breaks
  * every ON CONFLICT on its table (C7).
  *
@@ -32,7 +32,7 @@ cb_handler_set_properties(IndexAmRoutine *am)
 	am->amcanorder = true;
 	am->amcanorderbyop = false;
 	am->amcanbackward = true;
-	am->amcanunique = false;
+	am->amcanunique = CB_HAS_UNIQUE;
 	am->amcanmulticol = true;
 	am->amoptionalkey = true;
 	am->amsearcharray = true;

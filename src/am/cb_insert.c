@@ -12,6 +12,7 @@
 #include "base/cb_base.h"
 #include "am/cb_am.h"
 #include "am/cb_stage.h"
+#include "am/cb_unique.h"
 
 #include "nodes/execnodes.h"
 #include "rel/cb_key.h"
@@ -24,6 +25,7 @@ typedef struct CbInsertState
 	uint64		generation;		/* of the stages */
 	CbStage    *stage;
 	Size		fixed_len;		/* cb_key_fixed_len() of the index */
+	CbUniqueState *unique;		/* NULL: nothing was checked yet */
 } CbInsertState;
 
 /* The same for all insertions of a plan, so that they look it up once. */
@@ -75,15 +77,23 @@ cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
  * so later in time, and if its heap tuple may die while the transaction goes
  * on and its TID be used again.  A logical replication worker runs no
  * executor; there the commit does it.
+ *
+ * Of a unique index also if its row may lose, so that nobody waits for the
+ * statement's end to learn that; if it may not be unique, as the server looks
+ * next; and if others would wait for claims to more than its key.
  */
 static inline bool
-cb_insert_must_write_through(Relation heap, ItemPointer heap_tid,
-							 IndexInfo *index_info)
+cb_insert_must_write_through(const CbInsertState *state,
+							 const CbUniqueEntry *entry, IndexInfo *index_info)
 {
-	if (cb_stage_committing)
+	if (cb_stage_committing || entry->check == UNIQUE_CHECK_PARTIAL)
+		return true;
+	if (entry->check != UNIQUE_CHECK_NO && cb_nesting.speculative > 0)
+		return true;
+	if (state->unique != NULL && !cb_unique_may_stage(state->unique))
 		return true;
 	if (cb_nesting.speculative > 0 &&
-		!cb_insert_may_stage_speculative(heap, heap_tid, index_info))
+		!cb_insert_may_stage_speculative(entry->heap, entry->tid, index_info))
 		return true;
 	return cb_nesting.depth == 0 && !IsLogicalWorker();
 }
@@ -109,17 +119,30 @@ cb_insert_stage_entry(const CbInsertState *state, Relation index,
 	pfree(itup);
 }
 
+/* Checks that the entry is unique, if it has to be: see cb_unique_claim(). */
+static bool
+cb_insert_check(CbInsertState *state, const CbUniqueEntry *entry,
+				IndexInfo *index_info)
+{
+	if (!cb_unique_is_checked(entry->index, entry->isnull, entry->check))
+		return true;
+	if (state->unique == NULL)
+		state->unique = cb_unique_make_state(entry->index,
+											 index_info->ii_Context);
+	return cb_unique_claim(state->unique, state->stage, entry);
+}
+
 /*
  * aminsert: takes an entry, which is staged, and published at once if it must
- * be or the stages are full.  Always false, as the index has no unique
- * constraint.
+ * be or the stages are full.  Returns whether it is known to be unique, which
+ * means nothing if that was not asked for.
  *
  * The caller holds RowExclusiveLock on the index, the row is in the table, and
  * no LWLock or buffer lock is held.  The values are copied.  Comparison
- * functions run only if something is published, or a commit has left something
- * to do.  Raises the error of C11 from within the index's own comparisons, one
- * for an entry that is too long, and those of a publication; then the
- * transaction's rollback drops what was staged.
+ * functions run only if something is checked or published, or a commit has left
+ * something to do.  Raises the error of C11 from within the index's own
+ * comparisons, one for an entry that is too long, or not unique, and those of a
+ * publication; then the transaction's rollback drops what was staged.
  */
 bool
 cb_am_insert(Relation index, Datum *values, bool *isnull,
@@ -129,7 +152,9 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 {
 	CbInsertState *state;
 	CbStage    *stage;
+	CbUniqueEntry entry = {index, heap, values, isnull, heap_tid, check_unique};
 	bool		write_through;
+	bool		is_unique;
 
 	cb_require_preload();
 	state = cb_insert_get_state(index, heap, index_info);
@@ -137,7 +162,10 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 	cb_stage_refuse_reentry(stage, index);
 	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
 		cb_stage_publish_due(stage, index);
-	write_through = cb_insert_must_write_through(heap, heap_tid, index_info);
+	is_unique = cb_insert_check(state, &entry, index_info);
+	if (check_unique == UNIQUE_CHECK_EXISTING)
+		return is_unique;
+	write_through = cb_insert_must_write_through(state, &entry, index_info);
 	cb_insert_stage_entry(state, index, values, isnull, heap_tid);
 	stage->nunchanged += index_unchanged;
 	CB_TEST_POINT("stage-insert");
@@ -146,5 +174,7 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 		cb_stage_publish(stage, index, 1);
 	else if (cb_stage_total >= (Size) cb_stage_total_size * 1024)
 		cb_stage_publish_largest();
-	return false;
+	else if (cb_claim_is_full())
+		cb_stage_publish_all(1);
+	return is_unique;
 }

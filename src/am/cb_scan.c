@@ -11,8 +11,8 @@
  * An entry of an upper level can outlive its heap tuple, and nothing makes
  * VACUUM wait for us before its TID is used again (I8).  Under an MVCC
  * snapshot the heap fetch decides, and index-only scans make one here, unless
- * there has been no bulk delete; dirty and self snapshots are told to recheck
- * the key; bitmaps recheck too.
+ * there has been no bulk delete; unless there has been none dirty and self
+ * snapshots are told to recheck the key; bitmaps recheck too.
  *
  * In recovery no scan relies on a pin.  At a promotion a transaction that
  * began in recovery asks the heap to its end, but for scans that began before
@@ -29,6 +29,7 @@
 #include "access/visibilitymap.h"
 #include "access/xlog.h"
 #include "am/cb_scan.h"
+#include "am/cb_unique.h"
 #include "base/cb_counts.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
@@ -146,6 +147,25 @@ cb_am_endscan(IndexScanDesc scan)
 }
 
 /*
+ * For a scan that will be used for other keys later, and not ended: gives up all
+ * that it holds, and all that it knows.
+ */
+void
+cb_scan_forget(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	cb_scan_drop_windows(scan);
+	cb_window_release_upper(so);
+	cb_window_forget_ranges(so);
+	if (so->cur == NULL)
+		return;
+	so->cur->copied = false;
+	so->cur->has_low = false;
+	so->cur->nitems = 0;
+}
+
+/*
  * Does the planner ask for an end of the index, as it does from version 18 on?
  * It looks at the table itself, and guesses only, so it gets what there is.
  */
@@ -172,8 +192,10 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	{
 		so->removals = cb_counts_removals(scan->indexRelation);
 		so->began_in_recovery = RecoveryInProgress();
-		if (!cb_scan_is_guess(scan))
+		if (!so->for_unique && !cb_scan_is_guess(scan))
 			cb_stage_publish_index(scan->indexRelation);
+		if (!so->for_unique && scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
+			cb_unique_wait_for_claims(scan);
 
 		/*
 		 * Pairs with the barrier at the end of another backend's publication:
@@ -255,6 +277,14 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 	return found;
 }
 
+/* Is the TID of what the scan has met still the same row's? */
+static inline bool
+cb_scan_keeps_tids(IndexScanDesc scan)
+{
+	return cb_counts_removals(scan->indexRelation) ==
+		((CbScanOpaque) scan->opaque)->removals;
+}
+
 /*
  * Does everybody see the row that an entry is for?  While its TID is that
  * row's the visibility map tells; and what the snapshot sees keeps its TID for
@@ -272,7 +302,7 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
 		OldSnapshotThresholdActive() ||
 		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
 		return false;
-	return cb_counts_removals(scan->indexRelation) == so->removals;
+	return cb_scan_keeps_tids(scan);
 }
 
 /*
@@ -295,6 +325,23 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 		cb_scan_is_visible(scan, &item->itup->t_tid);
 }
 
+/*
+ * Can the item's TID have been given to another row, which the caller's snapshot
+ * sees?  It cannot without a bulk delete that has begun since the scan did, as
+ * one that begins from now on waits for the window's pin.  The server cannot
+ * recheck nulls that are not distinct, so it is asked to only if it has to be (A20).
+ */
+static inline bool
+cb_scan_needs_recheck(IndexScanDesc scan, const CbScanItem *item)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+
+	return CbScanItemIsUpper(item) &&
+		(scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
+		 scan->xs_snapshot->snapshot_type == SNAPSHOT_SELF) &&
+		!(BufferIsValid(window->buf) && cb_scan_keeps_tids(scan));
+}
+
 /* Hands the current item to the caller. */
 static void
 cb_scan_return_item(IndexScanDesc scan)
@@ -303,9 +350,7 @@ cb_scan_return_item(IndexScanDesc scan)
 	CbScanItem *item = &so->cur->items[so->cur->index];
 
 	scan->xs_heaptid = item->itup->t_tid;
-	scan->xs_recheck = CbScanItemIsUpper(item) &&
-		(scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
-		 scan->xs_snapshot->snapshot_type == SNAPSHOT_SELF);
+	scan->xs_recheck = cb_scan_needs_recheck(scan, item);
 
 	if (scan->xs_want_itup)
 		scan->xs_itup = item->itup;

@@ -185,6 +185,8 @@ typedef struct CbScanOpaqueData
 	CbRangeBounds range;		/* of the window, while it is read */
 	CbPlace		pos;			/* where the next window starts */
 	bool		possible;		/* may anything satisfy the keys? */
+	bool		for_unique;		/* it is cb_unique.c's: it publishes nothing, and
+								 * does not count as one */
 	bool		has_looked;		/* through the journal, for its one value */
 	bool		for_point;		/* the window's levels were asked for the point
 								 * of pos only, of several: it tells nothing

@@ -247,6 +247,7 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 	seg->level = GetCurrentTransactionNestLevel();
 	seg->n = 0;
 	seg->start = stage->used;
+	seg->first_claim = stage->nclaims;
 	memcpy(seg->build_id, meta.build_id, CB_BUILD_ID_LEN);
 	stage->level = seg->level;
 	cb_stage_list_add(stage, stage->nsegs++ > 0);
@@ -313,6 +314,74 @@ cb_stage_add(CbStage *stage, Relation index, Size size)
 	return itup;
 }
 
+/* ---------- claims ---------- */
+
+static void
+cb_stage_enlarge_claims(CbStage *stage)
+{
+	int			max = Max(stage->maxclaims * 2, 8);
+
+	if (stage->nclaims < stage->maxclaims)
+		return;
+	if (stage->claims == NULL)
+		stage->claims = MemoryContextAlloc(cb_stage_cxt, max * sizeof(uint64));
+	else
+		stage->claims = repalloc(stage->claims, max * sizeof(uint64));
+	stage->maxclaims = max;
+}
+
+/*
+ * Claims a hash for an entry that the caller is about to add to the stage; not
+ * if the result says that another process has it.  Opens a segment, as
+ * cb_stage_add() does, to which the claim belongs: an error in whatever follows
+ * ends the claim with the (sub)transaction.
+ */
+CbClaimed
+cb_stage_claim(CbStage *stage, Relation index, uint64 hash)
+{
+	CbClaimed	claimed;
+
+	if (cb_stage_needs_segment(stage, index))
+		cb_stage_push_segment(stage, index);
+	cb_stage_enlarge_claims(stage);
+	if (stage->nclaims == 0)
+		cb_claim_lock(stage->indexoid);
+	claimed = cb_claim_take(stage->indexoid, hash);
+	if (claimed.count > 0)
+		stage->claims[stage->nclaims++] = hash;
+	if (stage->nclaims == 0)
+		cb_claim_unlock(stage->indexoid);
+	if (claimed.owner == CB_CLAIM_NOBODY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("too many keys of unique indexes are being inserted")));
+	return claimed;
+}
+
+/* Ends the claims from first to last - 1; cannot fail. */
+static void
+cb_stage_end_claims(CbStage *stage, int first, int last)
+{
+	for (int i = first; i < last; i++)
+		cb_claim_end(stage->indexoid, stage->claims[i]);
+}
+
+/* Ends the claim that was made last, for which nothing was added. */
+void
+cb_stage_unclaim(CbStage *stage)
+{
+	cb_stage_end_claims(stage, stage->nclaims - 1, stage->nclaims);
+	if (--stage->nclaims == 0)
+		cb_claim_unlock(stage->indexoid);
+}
+
+/* Behind the last claim of a segment. */
+static int
+cb_stage_claims_end(const CbStage *stage, int i)
+{
+	return i + 1 < stage->nsegs ? stage->segs[i + 1].first_claim : stage->nclaims;
+}
+
 /* First segment of a nesting level or deeper; their number if there is none. */
 int
 cb_stage_first_segment(const CbStage *stage, int min_level)
@@ -340,43 +409,58 @@ cb_stage_free(CbStage *stage)
 		pfree(stage->data);
 	if (stage->segs != NULL)
 		pfree(stage->segs);
+	if (stage->claims != NULL)
+		pfree(stage->claims);
 	stage->data = NULL;
 	stage->segs = NULL;
+	stage->claims = NULL;
 	stage->alloc = 0;
 	stage->maxsegs = 0;
+	stage->maxclaims = 0;
 }
 
 /*
  * Removes the segments from first on, except those to keep; cannot fail.
- * fates has one for each of them, or is NULL: none is kept.  The locks on the
- * index stay.
+ * fates has one for each of them, or is NULL: none is kept.  Their claims end.
+ * The locks on the index stay.
  */
 void
 cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
 {
 	Size		used = first < stage->nsegs ? stage->segs[first].start :
 		stage->used;
+	int			nclaims = first < stage->nsegs ? stage->segs[first].first_claim :
+		stage->nclaims;
 	int			nsegs = first;
 
 	for (int i = first; i < stage->nsegs; i++)
 	{
 		Size		size = cb_stage_segment_size(stage, i);
+		int			claims_end = cb_stage_claims_end(stage, i);
 		CbSegment	seg = stage->segs[i];
 
 		if (fates == NULL || fates[i - first] != CB_SEGMENT_KEEP)
 		{
+			cb_stage_end_claims(stage, seg.first_claim, claims_end);
 			cb_stage_total -= size;
 			continue;
 		}
 		memmove(stage->data + used, stage->data + seg.start, size);
+		for (int j = seg.first_claim; j < claims_end; j++)
+			stage->claims[nclaims + j - seg.first_claim] = stage->claims[j];
 		seg.start = used;
+		seg.first_claim = nclaims;
+		nclaims += claims_end - stage->segs[i].first_claim;
 		stage->segs[nsegs++] = seg;
 		used += size;
 	}
+	if (stage->nclaims > 0 && nclaims == 0)
+		cb_claim_unlock(stage->indexoid);
 	if (stage->nsegs > 0 && nsegs == 0)
 		cb_stage_list_remove(stage);
 	stage->nsegs = nsegs;
 	stage->used = used;
+	stage->nclaims = nclaims;
 
 	if (nsegs == 0)
 		stage->nunchanged = 0;

@@ -31,6 +31,10 @@
  *	g) An entry of a row that may die before its (sub)transaction ends is
  *	   staged only while its heap page is pinned; once the row is dead its TID
  *	   is made invalid, and it is not published (cb_stage_pin.c).
+ *	h) A segment has the claims (base/cb_claim.h) to the keys of its entries that
+ *	   were found to be unique.  They end when it leaves the stage: its entries
+ *	   are published then, or dropped.  While a stage has claims their lock is
+ *	   held.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +44,7 @@
 #include "base/cb_base.h"
 
 #include "access/itup.h"
+#include "base/cb_claim.h"
 #include "lib/ilist.h"
 #include "nodes/pg_list.h"
 #include "page/cb_page.h"
@@ -51,6 +56,7 @@ typedef struct CbSegment
 	int			level;			/* nesting level of the subtransaction */
 	int			n;				/* entries */
 	Size		start;			/* first entry's place in the arena */
+	int			first_claim;	/* the first of its claims, in the stage's */
 	uint8		build_id[CB_BUILD_ID_LEN];
 } CbSegment;
 
@@ -78,6 +84,9 @@ typedef struct CbStage
 	CbSegment  *segs;
 	int			nsegs;
 	int			maxsegs;
+	uint64	   *claims;			/* hashes of keys */
+	int			nclaims;
+	int			maxclaims;
 } CbStage;
 
 /* ---------- stages (cb_stage.c) ---------- */
@@ -98,6 +107,8 @@ extern CbStage *cb_stage_get_first(void);
 extern List *cb_stage_list_indexes(int min_level, Size min_size);
 extern bool cb_stage_is_empty(void);
 extern IndexTuple cb_stage_add(CbStage *stage, Relation index, Size size);
+extern CbClaimed cb_stage_claim(CbStage *stage, Relation index, uint64 hash);
+extern void cb_stage_unclaim(CbStage *stage);
 extern int	cb_stage_first_segment(const CbStage *stage, int min_level);
 extern void cb_stage_remove(CbStage *stage, int first,
 							const CbSegmentFate *fates);
@@ -119,6 +130,8 @@ cb_stage_segment_size(const CbStage *stage, int i)
 
 /* ---------- publication (cb_stage_publish.c) ---------- */
 
+extern void cb_stage_mark(CbStage *stage);
+extern void cb_stage_unmark(CbStage *stage);
 extern void cb_stage_publish(CbStage *stage, Relation index, int min_level);
 extern void cb_stage_publish_all(int min_level);
 extern void cb_stage_publish_largest(void);

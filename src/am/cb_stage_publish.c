@@ -239,6 +239,21 @@ cb_publish_sorted(CbPublication *pub)
 		cb_publish_to_journal(pub, &kd, entries);
 }
 
+/* Comparison functions may run for the stage from now on (f). */
+void
+cb_stage_mark(CbStage *stage)
+{
+	stage->publishing = true;
+	cb_stage_npublishing++;
+}
+
+void
+cb_stage_unmark(CbStage *stage)
+{
+	stage->publishing = false;
+	cb_stage_npublishing--;
+}
+
 /*
  * Calls a step that may compare keys, with the stage marked, in a memory
  * context of its own, and with a snapshot for functions that look for one.
@@ -256,8 +271,7 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 
 	if (need_snapshot)
 		PushActiveSnapshot(GetTransactionSnapshot());
-	stage->publishing = true;
-	cb_stage_npublishing++;
+	cb_stage_mark(stage);
 	PG_TRY();
 	{
 		step(pub);
@@ -265,8 +279,7 @@ cb_publish_guarded(CbPublication *pub, void (*step) (CbPublication *))
 	PG_FINALLY();
 	{
 		cb_slot_release_to(mark);
-		stage->publishing = false;
-		cb_stage_npublishing--;
+		cb_stage_unmark(stage);
 	}
 	PG_END_TRY();
 	if (need_snapshot)

@@ -605,7 +605,8 @@ cb_window_begin(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	pgstat_count_index_scan(scan->indexRelation);
+	if (!so->for_unique)
+		pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000
 	if (scan->instrument != NULL)
 		scan->instrument->nsearches++;

@@ -209,7 +209,7 @@ cb_window_range_lacks(IndexScanDesc scan, BlockNumber root, ScanDirection dir)
 							view->has_hash ? &view->hash : NULL,
 							scan->xs_snapshot, &so->range))
 	{
-		if (so->starting && so->range.has_runs)
+		if (so->starting && so->range.has_runs && !so->for_unique)
 			cb_throttle_note_scan();
 		return true;
 	}
@@ -240,7 +240,7 @@ cb_window_choose_runs(IndexScanDesc scan)
 	}
 
 	/* a scan that goes on reads each page of a run once, for many windows */
-	if (so->starting && ranges->state.nruns > 0)
+	if (so->starting && ranges->state.nruns > 0 && !so->for_unique)
 		cb_throttle_note_scan();
 	if (so->starting && ranges->nwanted > 0)
 		cb_flush_note_run_reads(&so->view, ranges->state.blkno,

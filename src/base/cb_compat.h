@@ -99,4 +99,11 @@ object_ownercheck(Oid classid, Oid objectid, Oid roleid)
 #define CB_EXECUTE_ONCE , execute_once
 #endif
 
+/*
+ * 18: a unique index need not be a btree.  Before, the server looks for btree's
+ * equality in it, and one of another access method breaks every ON CONFLICT on
+ * its table (C7).
+ */
+#define CB_HAS_UNIQUE (PG_VERSION_NUM >= 180000)
+
 #endif							/* CB_COMPAT_H */

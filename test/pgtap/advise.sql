@@ -12,6 +12,9 @@ CREATE INDEX t_random ON t (k);
 CREATE INDEX t_two ON t (k, id) WHERE k % 4 = 0;
 CREATE INDEX t_expr ON t ((k % 99991));
 CREATE UNIQUE INDEX t_unique ON t (k, id);
+ALTER TABLE t ADD CONSTRAINT t_constraint UNIQUE (id, k, few);
+CREATE UNIQUE INDEX t_refers ON t (k, few, id);
+CREATE TABLE refers (a bigint, b int, c int, FOREIGN KEY (a, b, c) REFERENCES t (k, few, id));
 CREATE UNIQUE INDEX t_replica ON t (id, k);
 CREATE INDEX t_clustered ON t (k, r);
 CREATE INDEX t_ascending ON t (id, few);
@@ -111,6 +114,9 @@ SELECT is(said(index::regclass, 1048576), verdict, verdict || ' ' || index)
 FROM (VALUES ('t_random', 'swap: random keys'), ('t_two', 'swap: random keys'),
 	('t_expr', 'swap: random keys'),
 	('t_pkey', 'keep: primary key'), ('t_unique', 'keep: unique index'),
+	('t_constraint', 'keep: unique constraint'),
+	('t_refers', CASE WHEN current_setting('server_version_num')::int >= 180000
+		THEN 'keep: foreign key' ELSE 'keep: unique index' END),
 	('t_replica', 'keep: replica identity'), ('t_excluded', 'keep: exclusion constraint'),
 	('t_clustered', 'keep: table is clustered on it'), ('t_invalid', 'keep: not valid'),
 	('t_class', 'keep: no cachebatch operator class for other_ints'),

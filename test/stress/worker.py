@@ -343,8 +343,10 @@ class Worker(threading.Thread):
             "REINDEX INDEX %s" % index, "REINDEX TABLE %s" % table,
             "REINDEX INDEX CONCURRENTLY %s" % index,
             "DROP INDEX IF EXISTS %s" % index,
-            "CREATE INDEX CONCURRENTLY IF NOT EXISTS %s ON %s USING %s %s" % (index, table, am, INDEXES[name]),
-            "CREATE INDEX IF NOT EXISTS %s ON %s USING %s %s" % (index, table, am, INDEXES[name]),
+            "CREATE %sINDEX CONCURRENTLY IF NOT EXISTS %s ON %s USING %s %s" % (
+                self.test.kind(name), index, table, am, INDEXES[name]),
+            "CREATE %sINDEX IF NOT EXISTS %s ON %s USING %s %s" % (
+                self.test.kind(name), index, table, am, INDEXES[name]),
             "ALTER INDEX IF EXISTS %s SET TABLESPACE %s" % (index, self.rng.choice(["ts1", "pg_default"])),
             "ALTER TABLE t2 SET %s" % self.rng.choice(["LOGGED", "UNLOGGED"]),
             "CHECKPOINT",

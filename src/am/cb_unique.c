@@ -1,0 +1,509 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_unique.c
+ *	  Unique indexes: is there a row with the key of an entry?
+ *
+ * aminsert checks a row before it returns, as btree's does, although the row's
+ * entry may stay in the stage.  For an entry it
+ *
+ *	1. claims the key (base/cb_claim.h); if somebody else has, it waits until
+ *	   that claim has ended, and begins again;
+ *	2. looks for the key, as a scan does, and asks the table about each row that
+ *	   has it; if that hangs on another transaction the claim ends, it waits for
+ *	   the transaction, and begins again;
+ *	3. stages the entry.  The claim goes with it, to its publication.
+ *
+ * So no two sessions add the same key (A19).  Invariants (I13):
+ *	a) The key is looked for after it was claimed.
+ *	b) A claim ends when whatever is read afterwards finds the entry, or when the
+ *	   entry is dropped, or without an entry.
+ *	c) A process that waits for another one here has no claim in the index: it
+ *	   publishes first.  Its lock stands for all its claims, so one who waits for
+ *	   a claim that has ended would go on waiting (B7).  Claims in other indexes
+ *	   stay: they are to keys of rows that are there.
+ *	d) What this process has in its stage was claimed by it, or has a null that
+ *	   makes it distinct.  So a search need not publish it, unless the key was
+ *	   claimed by this process before.
+ *	e) Comparison functions run with the stage marked, and with no lock (C11).
+ *	   Hash functions are the server's.
+ *	f) Where a key's hash says less than the key, claims end within aminsert.
+ *
+ * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for nobody, and says
+ * that the key may be there.  The server looks again then, with a dirty snapshot:
+ * such a scan for a key waits for others' claims to it before it begins.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "am/cb_scan.h"
+#include "am/cb_unique.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+/* what a null adds to the hash of a key */
+#define CB_UNIQUE_NULL_HASH		UINT64CONST(0x9e3779b97f4a7c15)
+
+struct CbUniqueState
+{
+	IndexScanDesc scan;			/* for a key; begins anew with each */
+	SnapshotData dirty;			/* the scan's, and what it says of a row */
+	FmgrInfo   *hash[INDEX_MAX_KEYS];	/* of the key columns */
+	bool		hashes_all;		/* has each one? */
+	ScanKeyData keys[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/* What a search has found. */
+typedef enum CbUniqueAnswer
+{
+	CB_UNIQUE_FREE,				/* no row has the key, or that will have it */
+	CB_UNIQUE_TAKEN,			/* one has; if that was all that was asked for,
+								 * one may have */
+	CB_UNIQUE_IN_DOUBT,			/* one has, or had, if a transaction says so */
+	CB_UNIQUE_AGAIN				/* rows may have lost their TIDs meanwhile */
+} CbUniqueAnswer;
+
+typedef struct CbUniqueResult
+{
+	CbUniqueAnswer answer;
+	bool		found_own;		/* the entry that is looked at */
+	TransactionId xid;			/* IN_DOUBT: to be waited for ... */
+	uint32		token;			/* ... until it has decided on the row, if not 0 */
+} CbUniqueResult;
+
+/* ---------- hashes of keys ---------- */
+
+/*
+ * The hash function of a type's values, if equal has to be the same as having
+ * equal hashes: NULL if there is none that all sessions agree on at any time.
+ * So it is the server's own, of a type of its own or an enum; others' can be
+ * made or dropped while keys are claimed.
+ */
+static FmgrInfo *
+cb_unique_type_hash(Oid type, Oid equal)
+{
+	Oid			element = get_element_type(type);
+	TypeCacheEntry *entry;
+
+	if (type >= FirstUnpinnedObjectId && !type_is_enum(type))
+		return NULL;
+	if (OidIsValid(element) && cb_unique_type_hash(element, InvalidOid) == NULL)
+		return NULL;
+	entry = lookup_type_cache(type, TYPECACHE_EQ_OPR |
+							  TYPECACHE_HASH_EXTENDED_PROC |
+							  TYPECACHE_HASH_EXTENDED_PROC_FINFO);
+	if (!OidIsValid(entry->hash_extended_proc) ||
+		entry->hash_extended_proc >= FirstUnpinnedObjectId ||
+		(OidIsValid(equal) && entry->eq_opr != equal))
+		return NULL;
+	return &entry->hash_extended_proc_finfo;
+}
+
+/*
+ * Finds the hash functions of the key columns, NULL for one without: its values
+ * make no difference to a key's hash.  Returns whether all have one.  A comparison
+ * that is not the server's may call equal what its operator does not (A10).
+ */
+static bool
+cb_unique_find_hashes(Relation index, FmgrInfo **hash)
+{
+	bool		all = true;
+
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		Oid			type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
+		Oid			opcintype = index->rd_opcintype[i];
+		Oid			equal = get_opfamily_member(index->rd_opfamily[i], opcintype,
+												opcintype, BTEqualStrategyNumber);
+
+		hash[i] = NULL;
+		if (OidIsValid(equal) &&
+			index_getprocid(index, i + 1, BTORDER_PROC) < FirstUnpinnedObjectId)
+			hash[i] = cb_unique_type_hash(getBaseType(type), equal);
+		all &= hash[i] != NULL;
+	}
+	return all;
+}
+
+/* Adds a value of a column to a hash. */
+static uint64
+cb_unique_add_hash(Relation index, int column, FmgrInfo *function, Datum value,
+				   bool isnull, uint64 hash)
+{
+	Oid			collation = index->rd_indcollation[column];
+	uint64		added = CB_UNIQUE_NULL_HASH;
+
+	if (function == NULL)
+		return hash;
+	if (!isnull)
+		added = DatumGetUInt64(FunctionCall2Coll(function, collation, value,
+												 UInt64GetDatum(0)));
+	return hash_combine64(hash, added);
+}
+
+static uint64
+cb_unique_hash(const CbUniqueState *state, const CbUniqueEntry *entry)
+{
+	uint64		hash = 0;
+
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(entry->index); i++)
+		hash = cb_unique_add_hash(entry->index, i, state->hash[i],
+								  entry->values[i], entry->isnull[i], hash);
+	return hash;
+}
+
+/* ---------- looking for a key ---------- */
+
+/*
+ * Has the entry of a row to be unique?  Not where it has a null, unless nulls
+ * are not distinct in the index.
+ */
+bool
+cb_unique_is_checked(Relation index, const bool *isnull, IndexUniqueCheck check)
+{
+	if (check == UNIQUE_CHECK_NO)
+		return false;
+	if (index->rd_index->indnullsnotdistinct)
+		return true;
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		if (isnull[i])
+			return false;
+	}
+	return true;
+}
+
+/* Looks functions up, and makes the scan, all in a context. */
+CbUniqueState *
+cb_unique_make_state(Relation index, MemoryContext cxt)
+{
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	CbUniqueState *state = palloc0(offsetof(CbUniqueState, keys) +
+								   nkeys * sizeof(ScanKeyData));
+
+	for (int i = 0; i < nkeys; i++)
+	{
+		Oid			type = index->rd_opcintype[i];
+		Oid			equal = get_opfamily_member(index->rd_opfamily[i], type, type,
+												BTEqualStrategyNumber);
+
+		ScanKeyEntryInitialize(&state->keys[i], 0, i + 1, BTEqualStrategyNumber,
+							   InvalidOid, index->rd_indcollation[i],
+							   get_opcode(equal), (Datum) 0);
+	}
+	state->hashes_all = cb_unique_find_hashes(index, state->hash);
+	InitDirtySnapshot(state->dirty);
+	state->scan = cb_am_beginscan(index, nkeys, 0);
+	state->scan->xs_snapshot = &state->dirty;
+	((CbScanOpaque) state->scan->opaque)->for_unique = true;
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
+/*
+ * May entries of keys that were claimed stay in the stage?  Not if claims are to
+ * less than the whole key, as they would keep others' keys waiting.
+ */
+bool
+cb_unique_may_stage(const CbUniqueState *state)
+{
+	return state->hashes_all;
+}
+
+static void
+cb_unique_start_scan(CbUniqueState *state, const CbUniqueEntry *entry)
+{
+	int			nkeys = state->scan->numberOfKeys;
+
+	for (int i = 0; i < nkeys; i++)
+	{
+		state->keys[i].sk_flags = entry->isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0;
+		state->keys[i].sk_argument = entry->isnull[i] ? (Datum) 0 : entry->values[i];
+	}
+	cb_am_rescan(state->scan, state->keys, nkeys, NULL, 0);
+}
+
+/* Is the row that is being added still alive? */
+static bool
+cb_unique_row_lives(const CbUniqueEntry *entry)
+{
+	ItemPointerData tid = *entry->tid;	/* is moved along a HOT chain */
+
+	return table_index_fetch_tuple_check(entry->heap, &tid, SnapshotSelf, NULL);
+}
+
+/*
+ * What the row of an entry with the key says.  *done: there is nothing more to
+ * be looked for.
+ */
+static CbUniqueAnswer
+cb_unique_ask_row(CbUniqueState *state, const CbUniqueEntry *entry,
+				  CbUniqueResult *result, bool *done)
+{
+	ItemPointerData tid = state->scan->xs_heaptid;
+	SnapshotData *dirty = &state->dirty;
+	bool		all_dead = false;
+
+	if (entry->check == UNIQUE_CHECK_EXISTING && ItemPointerEquals(&tid, entry->tid))
+	{
+		result->found_own = true;
+		return CB_UNIQUE_FREE;
+	}
+	if (!table_index_fetch_tuple_check(entry->heap, &tid, dirty, &all_dead))
+	{
+		state->scan->kill_prior_tuple = all_dead;
+		return CB_UNIQUE_FREE;
+	}
+	*done = true;
+	if (entry->check == UNIQUE_CHECK_PARTIAL)
+		return CB_UNIQUE_TAKEN;
+	result->xid = TransactionIdIsValid(dirty->xmin) ? dirty->xmin : dirty->xmax;
+	result->token = dirty->speculativeToken;
+	if (TransactionIdIsValid(result->xid))
+		return CB_UNIQUE_IN_DOUBT;
+
+	/* CREATE INDEX CONCURRENTLY adds entries of rows that may have gone since */
+	return cb_unique_row_lives(entry) ? CB_UNIQUE_TAKEN : CB_UNIQUE_FREE;
+}
+
+/*
+ * Looks at all entries with the key, those excepted that this process has in its
+ * stage.  Holds a pin on the leaf while it asks the table, and nothing on return.
+ * Comparison functions run.
+ */
+static CbUniqueResult
+cb_unique_search(CbUniqueState *state, const CbUniqueEntry *entry)
+{
+	CbUniqueResult result = {CB_UNIQUE_FREE};
+	IndexScanDesc scan = state->scan;
+	bool		done = false;
+
+	scan->heapRelation = entry->heap;
+	scan->kill_prior_tuple = false;
+	cb_unique_start_scan(state, entry);
+	while (!done && cb_am_gettuple(scan, ForwardScanDirection))
+	{
+		CHECK_FOR_INTERRUPTS();
+		scan->kill_prior_tuple = false;
+		if (scan->xs_recheck)
+		{
+			result.answer = CB_UNIQUE_AGAIN;
+			break;
+		}
+		result.answer = cb_unique_ask_row(state, entry, &result, &done);
+	}
+	cb_scan_forget(scan);
+	return result;
+}
+
+/* ---------- claims ---------- */
+
+/*
+ * Waits for what makes an answer doubtful, without claims in the index (c).
+ * Nothing is locked or pinned.
+ */
+static void
+cb_unique_wait_for_row(CbStage *stage, const CbUniqueEntry *entry,
+					   const CbUniqueResult *result)
+{
+	cb_stage_publish(stage, entry->index, 1);
+	if (result->token != 0)
+		SpeculativeInsertionWait(result->xid, result->token);
+	else
+		XactLockTableWait(result->xid, entry->index, entry->tid, XLTW_InsertIndex);
+}
+
+/* Waits for the end of another process's claims, also without. */
+static void
+cb_unique_wait_for_claim(CbStage *stage, const CbUniqueEntry *entry, int owner)
+{
+	cb_stage_publish(stage, entry->index, 1);
+	cb_claim_wait(RelationGetRelid(entry->index), owner);
+}
+
+pg_noreturn static void
+cb_unique_report(const CbUniqueEntry *entry)
+{
+	char	   *key;
+
+	/* a serialization failure would explain more: the other row is not visible */
+	CheckForSerializableConflictIn(entry->index, NULL, InvalidBlockNumber);
+	key = BuildIndexValueDescription(entry->index, entry->values, entry->isnull);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("duplicate key value violates unique constraint \"%s\"",
+					RelationGetRelationName(entry->index)),
+			 key != NULL ? errdetail("Key %s already exists.", key) : 0,
+			 errtableconstraint(entry->heap,
+								RelationGetRelationName(entry->index))));
+}
+
+/* The row that is looked at has no entry. */
+pg_noreturn static void
+cb_unique_report_lost(const CbUniqueEntry *entry)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INTERNAL_ERROR),
+			 errmsg("failed to re-find tuple within index \"%s\"",
+					RelationGetRelationName(entry->index)),
+			 errhint("This may be because of a non-immutable index expression."),
+			 errtableconstraint(entry->heap,
+								RelationGetRelationName(entry->index))));
+}
+
+/* Searches with the stage marked (e), until the answer is good. */
+static CbUniqueResult
+cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
+						const CbUniqueEntry *entry)
+{
+	CbUniqueResult result;
+
+	cb_stage_mark(stage);
+	PG_TRY();
+	{
+		do
+			result = cb_unique_search(state, entry);
+		while (result.answer == CB_UNIQUE_AGAIN);
+	}
+	PG_FINALLY();
+	{
+		cb_stage_unmark(stage);
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * Claims the key's hash.  False: somebody else has it; then, unless the answer
+ * is wanted at once, his claims have ended since.  If this process had it before,
+ * that entry is published, so that it is found.
+ */
+static bool
+cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
+{
+	CbClaimed	claimed = cb_stage_claim(stage, entry->index, hash);
+
+	if (claimed.count > 1)
+	{
+		cb_stage_unclaim(stage);
+		cb_stage_publish(stage, entry->index, 1);
+		claimed = cb_stage_claim(stage, entry->index, hash);
+	}
+	if (claimed.count > 0)
+		return true;
+	if (entry->check != UNIQUE_CHECK_PARTIAL)
+		cb_unique_wait_for_claim(stage, entry, claimed.owner);
+	return false;
+}
+
+/*
+ * Claims the key of an entry that cb_unique_is_checked(), and looks for it.  True:
+ * no other row has it; the stage has a claim to it, and the caller adds the entry
+ * before anything else.  False, for UNIQUE_CHECK_PARTIAL only: a row may have it,
+ * and there is no claim.  UNIQUE_CHECK_EXISTING leaves no claim.
+ *
+ * Waits for other sessions, so no LWLock or buffer lock is held.  May publish the
+ * index's stage.  Comparison functions run.  Raises the error of a row that has
+ * the key.
+ */
+bool
+cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry)
+{
+	uint64		hash = cb_unique_hash(state, entry);
+	CbUniqueResult result;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!cb_unique_take(stage, entry, hash))
+		{
+			if (entry->check == UNIQUE_CHECK_PARTIAL)
+				return false;
+			continue;
+		}
+		CB_TEST_POINT("unique-claimed");
+		result = cb_unique_search_marked(state, stage, entry);
+		CB_TEST_POINT("unique-searched");
+		if (result.answer == CB_UNIQUE_FREE && entry->check != UNIQUE_CHECK_EXISTING)
+			return true;
+
+		cb_stage_unclaim(stage);
+		if (result.answer == CB_UNIQUE_IN_DOUBT)
+			cb_unique_wait_for_row(stage, entry, &result);
+		else if (result.answer == CB_UNIQUE_FREE && result.found_own)
+			return true;
+		else if (result.answer == CB_UNIQUE_FREE)
+			cb_unique_report_lost(entry);
+		else if (entry->check == UNIQUE_CHECK_PARTIAL)
+			return false;
+		else
+			cb_unique_report(entry);
+	}
+}
+
+/* ---------- scans of others' kind ---------- */
+
+/*
+ * The hash of the one key that a scan looks for; false if it looks for anything
+ * else.
+ */
+static bool
+cb_unique_hash_scan(IndexScanDesc scan, uint64 *hash)
+{
+	Relation	index = scan->indexRelation;
+	FmgrInfo   *functions[INDEX_MAX_KEYS];
+
+	if (scan->numberOfKeys != IndexRelationGetNumberOfKeyAttributes(index))
+		return false;
+	(void) cb_unique_find_hashes(index, functions);
+	*hash = 0;
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		ScanKey		key = &scan->keyData[i];
+		bool		is_null = (key->sk_flags & SK_SEARCHNULL) != 0;
+
+		if (key->sk_attno != i + 1 ||
+			(!is_null && (key->sk_flags != 0 ||
+						  key->sk_strategy != BTEqualStrategyNumber ||
+						  (OidIsValid(key->sk_subtype) &&
+						   key->sk_subtype != index->rd_opcintype[i]))))
+			return false;
+		*hash = cb_unique_add_hash(index, i, functions[i], key->sk_argument,
+								   is_null, *hash);
+	}
+	return true;
+}
+
+/*
+ * Called before a scan with a dirty snapshot reads anything: such a scan wants to
+ * see rows that others are inserting, and its caller waits for these.  One that
+ * looks for a key of a unique index waits until nobody else claims that: the row
+ * is found then.  What this process has staged was published.
+ *
+ * No LWLock, buffer lock or pin is held.
+ */
+void
+cb_unique_wait_for_claims(IndexScanDesc scan)
+{
+	Oid			indexoid = RelationGetRelid(scan->indexRelation);
+	uint64		hash;
+	int			owner;
+
+	if (!CB_HAS_UNIQUE || !scan->indexRelation->rd_index->indisunique ||
+		!cb_unique_hash_scan(scan, &hash))
+		return;
+	while ((owner = cb_claim_find_other(indexoid, hash)) != CB_CLAIM_NOBODY)
+	{
+		CHECK_FOR_INTERRUPTS();
+		cb_claim_wait(indexoid, owner);
+	}
+}

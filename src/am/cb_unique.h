@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_unique.h
+ *	  Uniqueness of the entries of unique indexes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_UNIQUE_H
+#define CB_UNIQUE_H
+
+#include "access/genam.h"
+#include "am/cb_stage.h"
+#include "nodes/execnodes.h"
+
+/* What the checks of one plan in an index share. */
+typedef struct CbUniqueState CbUniqueState;
+
+/* An entry that is to be added, or looked at (UNIQUE_CHECK_EXISTING). */
+typedef struct CbUniqueEntry
+{
+	Relation	index;
+	Relation	heap;
+	Datum	   *values;
+	bool	   *isnull;
+	ItemPointer tid;
+	IndexUniqueCheck check;
+} CbUniqueEntry;
+
+extern bool cb_unique_is_checked(Relation index, const bool *isnull,
+								 IndexUniqueCheck check);
+extern CbUniqueState *cb_unique_make_state(Relation index, MemoryContext cxt);
+extern bool cb_unique_may_stage(const CbUniqueState *state);
+extern bool cb_unique_claim(CbUniqueState *state, CbStage *stage,
+							const CbUniqueEntry *entry);
+extern void cb_unique_wait_for_claims(IndexScanDesc scan);
+
+#endif							/* CB_UNIQUE_H */
