@@ -67,8 +67,7 @@ typedef enum CbUniqueAnswer
 	CB_UNIQUE_FREE,				/* no row has the key, or that will have it */
 	CB_UNIQUE_TAKEN,			/* one has; if that was all that was asked for,
 								 * one may have */
-	CB_UNIQUE_IN_DOUBT,			/* one has, or had, if a transaction says so */
-	CB_UNIQUE_AGAIN				/* rows may have lost their TIDs meanwhile */
+	CB_UNIQUE_IN_DOUBT			/* one has, or had, if a transaction says so */
 } CbUniqueAnswer;
 
 typedef struct CbUniqueResult
@@ -294,11 +293,6 @@ cb_unique_search(CbUniqueState *state, const CbUniqueEntry *entry)
 	{
 		CHECK_FOR_INTERRUPTS();
 		scan->kill_prior_tuple = false;
-		if (scan->xs_recheck)
-		{
-			result.answer = CB_UNIQUE_AGAIN;
-			break;
-		}
 		result.answer = cb_unique_ask_row(state, entry, &result, &done);
 	}
 	cb_scan_forget(scan);
@@ -360,7 +354,7 @@ cb_unique_report_lost(const CbUniqueEntry *entry)
 								RelationGetRelationName(entry->index))));
 }
 
-/* Searches with the stage marked (e), until the answer is good. */
+/* Searches with the stage marked (e). */
 static CbUniqueResult
 cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 						const CbUniqueEntry *entry)
@@ -370,9 +364,7 @@ cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 	cb_stage_mark(stage);
 	PG_TRY();
 	{
-		do
-			result = cb_unique_search(state, entry);
-		while (result.answer == CB_UNIQUE_AGAIN);
+		result = cb_unique_search(state, entry);
 	}
 	PG_FINALLY();
 	{
