@@ -377,13 +377,18 @@ cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 /*
  * Claims the key's hash.  False: somebody else has it; then, unless the answer
  * is wanted at once, his claims have ended since.  If this process had it before,
- * that entry is published, so that it is found.
+ * that entry is published, so that it is found.  So are those of outer
+ * subtransactions: their claims would keep the lock when this one's are rolled
+ * back.
  */
 static bool
 cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
 {
-	CbClaimed	claimed = cb_stage_claim(stage, entry->index, hash);
+	CbClaimed	claimed;
 
+	if (cb_stage_has_outer_claims(stage, entry->index))
+		cb_stage_publish(stage, entry->index, 1);
+	claimed = cb_stage_claim(stage, entry->index, hash);
 	if (claimed.count > 1)
 	{
 		cb_stage_unclaim(stage);
