@@ -28,9 +28,10 @@
  *	   Hash functions are the server's.
  *	f) Where a key's hash says less than the key, claims end within aminsert.
  *
- * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for nobody, and says
- * that the key may be there.  The server looks again then, with a dirty snapshot:
- * such a scan for a key waits for others' claims to it before it begins.
+ * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for nobody who adds
+ * the key, and says that it may be there.  The server looks again then, with a
+ * dirty snapshot: such a scan for a key waits for others' claims to it before it
+ * begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -375,14 +376,25 @@ cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 }
 
 /*
- * Claims the key's hash.  False: somebody else has it; then, unless the answer
- * is wanted at once, his claims have ended since.  If this process had it before,
+ * Does the check wait for somebody else's claim?  UNIQUE_CHECK_PARTIAL, with a row
+ * that others may wait for, only if the claim can be to another key.  It ends soon
+ * then (f), and who has it waits for no row (c).
+ */
+static bool
+cb_unique_waits(const CbUniqueState *state, const CbUniqueEntry *entry)
+{
+	return entry->check != UNIQUE_CHECK_PARTIAL || !state->hashes_all;
+}
+
+/*
+ * Claims the key's hash.  False: somebody else has it; then, if that is to be
+ * waited for, his claims have ended since.  If this process had it before,
  * that entry is published, so that it is found.  So are those of outer
  * subtransactions: their claims would keep the lock when this one's are rolled
  * back.
  */
 static bool
-cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
+cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash, bool wait)
 {
 	CbClaimed	claimed;
 
@@ -397,7 +409,7 @@ cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
 	}
 	if (claimed.count > 0)
 		return true;
-	if (entry->check != UNIQUE_CHECK_PARTIAL)
+	if (wait)
 		cb_unique_wait_for_claim(stage, entry, claimed.owner);
 	return false;
 }
@@ -416,14 +428,16 @@ bool
 cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry)
 {
 	uint64		hash = cb_unique_hash(state, entry);
+	bool		wait = cb_unique_waits(state, entry);
 	CbUniqueResult result;
 
+	CB_TEST_POINT("unique-start");
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!cb_unique_take(stage, entry, hash))
+		if (!cb_unique_take(stage, entry, hash, wait))
 		{
-			if (entry->check == UNIQUE_CHECK_PARTIAL)
+			if (!wait)
 				return false;
 			continue;
 		}
