@@ -28,8 +28,8 @@
  *	   Hash functions are the server's.
  *	f) Where a key's hash says less than the key, claims end within aminsert.
  *
- * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for nobody who adds
- * the key, and says that it may be there.  The server looks again then, with a
+ * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for no transaction, and
+ * says that the key may be there.  The server looks again then, with a
  * dirty snapshot: such a scan for a key waits for others' claims to it before it
  * begins.
  *
@@ -264,7 +264,9 @@ cb_unique_ask_row(CbUniqueState *state, const CbUniqueEntry *entry,
 		return CB_UNIQUE_FREE;
 	}
 	*done = true;
-	if (entry->check == UNIQUE_CHECK_PARTIAL)
+
+	/* of two that may lose not both do: the other one has no claim */
+	if (entry->check == UNIQUE_CHECK_PARTIAL && dirty->speculativeToken == 0)
 		return CB_UNIQUE_TAKEN;
 	result->xid = TransactionIdIsValid(dirty->xmin) ? dirty->xmin : dirty->xmax;
 	result->token = dirty->speculativeToken;
