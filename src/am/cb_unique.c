@@ -29,9 +29,8 @@
  *	f) Where a key's hash says less than the key, claims end within aminsert.
  *
  * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for no transaction, and
- * says that the key may be there.  The server looks again then, with a
- * dirty snapshot: such a scan for a key waits for others' claims to it before it
- * begins.
+ * says that the key may be there.  The server looks again then, with a dirty
+ * snapshot: such a scan for a key waits for others' claims to it before it begins.
  *
  *-------------------------------------------------------------------------
  */
