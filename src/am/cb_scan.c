@@ -11,8 +11,8 @@
  * An entry of an upper level can outlive its heap tuple, and nothing makes
  * VACUUM wait for us before its TID is used again (I8).  Under an MVCC
  * snapshot the heap fetch decides, and index-only scans make one here, unless
- * there has been no bulk delete; unless there has been none dirty and self
- * snapshots are told to recheck the key; bitmaps recheck too.
+ * there has been no bulk delete.  Under a dirty or self snapshot a window is
+ * read again if there has been one (cb_window.c).  Bitmaps are rechecked.
  *
  * In recovery no scan relies on a pin.  At a promotion a transaction that
  * began in recovery asks the heap to its end, but for scans that began before
@@ -190,12 +190,12 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 		cb_window_release_upper(so);
 	if (so->upper == NULL)
 	{
-		so->removals = cb_counts_removals(scan->indexRelation);
-		so->began_in_recovery = RecoveryInProgress();
 		if (!so->for_unique && !cb_scan_is_guess(scan))
 			cb_stage_publish_index(scan->indexRelation);
 		if (!so->for_unique && scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
 			cb_unique_wait_for_claims(scan);
+		so->removals = cb_counts_removals(scan->indexRelation);
+		so->began_in_recovery = RecoveryInProgress();
 
 		/*
 		 * Pairs with the barrier at the end of another backend's publication:
@@ -325,23 +325,6 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 		cb_scan_is_visible(scan, &item->itup->t_tid);
 }
 
-/*
- * Can the item's TID have been given to another row, which the caller's snapshot
- * sees?  It cannot without a bulk delete that has begun since the scan did, as
- * one that begins from now on waits for the window's pin.  The server cannot
- * recheck nulls that are not distinct, so it is asked to only if it has to be (A20).
- */
-static inline bool
-cb_scan_needs_recheck(IndexScanDesc scan, const CbScanItem *item)
-{
-	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
-
-	return CbScanItemIsUpper(item) &&
-		(scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
-		 scan->xs_snapshot->snapshot_type == SNAPSHOT_SELF) &&
-		!(BufferIsValid(window->buf) && cb_scan_keeps_tids(scan));
-}
-
 /* Hands the current item to the caller. */
 static void
 cb_scan_return_item(IndexScanDesc scan)
@@ -350,8 +333,6 @@ cb_scan_return_item(IndexScanDesc scan)
 	CbScanItem *item = &so->cur->items[so->cur->index];
 
 	scan->xs_heaptid = item->itup->t_tid;
-	scan->xs_recheck = cb_scan_needs_recheck(scan, item);
-
 	if (scan->xs_want_itup)
 		scan->xs_itup = item->itup;
 }
@@ -359,7 +340,8 @@ cb_scan_return_item(IndexScanDesc scan)
 /*
  * amgettuple: the next item in the direction, in xs_heaptid, and with
  * xs_want_itup its tuple in xs_itup, which is the scan's until the next call.
- * False: there are no more.
+ * False: there are no more.  No recheck is asked for: not all callers make it,
+ * and the server's says of nulls that they are never the same (A20).
  *
  * Publishes what this backend has staged for the index before the first item.
  * Comparison functions run, so no LWLock or buffer lock is held on entry; on

@@ -201,7 +201,7 @@ typedef struct CbScanOpaqueData
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
 
 	/* to see for ourselves whether an entry's row is visible */
-	uint64		removals;		/* as counted before upper, and all else, was
+	uint64		removals;		/* as counted before upper, and the window, were
 								 * read, ... */
 	bool		began_in_recovery;	/* ... when recovery was not over */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */

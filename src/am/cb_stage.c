@@ -330,11 +330,19 @@ cb_stage_enlarge_claims(CbStage *stage)
 	stage->maxclaims = max;
 }
 
+/* Would a claim be of another segment than those that there are? */
+bool
+cb_stage_has_outer_claims(const CbStage *stage, Relation index)
+{
+	return stage->nclaims > 0 && cb_stage_needs_segment(stage, index);
+}
+
 /*
  * Claims a hash for an entry that the caller is about to add to the stage; not
  * if the result says that another process has it.  Opens a segment, as
  * cb_stage_add() does, to which the claim belongs: an error in whatever follows
- * ends the claim with the (sub)transaction.
+ * ends the claim with the (sub)transaction.  The caller has published what
+ * cb_stage_has_outer_claims().
  */
 CbClaimed
 cb_stage_claim(CbStage *stage, Relation index, uint64 hash)

@@ -34,7 +34,9 @@
  *	h) A segment has the claims (base/cb_claim.h) to the keys of its entries that
  *	   were found to be unique.  They end when it leaves the stage: its entries
  *	   are published then, or dropped.  While a stage has claims their lock is
- *	   held.
+ *	   held, so they are all of one segment: what is below is published before
+ *	   another one gets any.  It may be kept (d), but then nobody else can lock
+ *	   the index, so nobody waits.
  *
  *-------------------------------------------------------------------------
  */
@@ -107,6 +109,7 @@ extern CbStage *cb_stage_get_first(void);
 extern List *cb_stage_list_indexes(int min_level, Size min_size);
 extern bool cb_stage_is_empty(void);
 extern IndexTuple cb_stage_add(CbStage *stage, Relation index, Size size);
+extern bool cb_stage_has_outer_claims(const CbStage *stage, Relation index);
 extern CbClaimed cb_stage_claim(CbStage *stage, Relation index, uint64 hash);
 extern void cb_stage_unclaim(CbStage *stage);
 extern int	cb_stage_first_segment(const CbStage *stage, int min_level);

@@ -28,9 +28,9 @@
  *	   Hash functions are the server's.
  *	f) Where a key's hash says less than the key, claims end within aminsert.
  *
- * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for nobody, and says
- * that the key may be there.  The server looks again then, with a dirty snapshot:
- * such a scan for a key waits for others' claims to it before it begins.
+ * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for no transaction, and
+ * says that the key may be there.  The server looks again then, with a dirty
+ * snapshot: such a scan for a key waits for others' claims to it before it begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,8 +67,7 @@ typedef enum CbUniqueAnswer
 	CB_UNIQUE_FREE,				/* no row has the key, or that will have it */
 	CB_UNIQUE_TAKEN,			/* one has; if that was all that was asked for,
 								 * one may have */
-	CB_UNIQUE_IN_DOUBT,			/* one has, or had, if a transaction says so */
-	CB_UNIQUE_AGAIN				/* rows may have lost their TIDs meanwhile */
+	CB_UNIQUE_IN_DOUBT			/* one has, or had, if a transaction says so */
 } CbUniqueAnswer;
 
 typedef struct CbUniqueResult
@@ -264,7 +263,9 @@ cb_unique_ask_row(CbUniqueState *state, const CbUniqueEntry *entry,
 		return CB_UNIQUE_FREE;
 	}
 	*done = true;
-	if (entry->check == UNIQUE_CHECK_PARTIAL)
+
+	/* of two that may lose not both do: the other one has no claim */
+	if (entry->check == UNIQUE_CHECK_PARTIAL && dirty->speculativeToken == 0)
 		return CB_UNIQUE_TAKEN;
 	result->xid = TransactionIdIsValid(dirty->xmin) ? dirty->xmin : dirty->xmax;
 	result->token = dirty->speculativeToken;
@@ -294,11 +295,6 @@ cb_unique_search(CbUniqueState *state, const CbUniqueEntry *entry)
 	{
 		CHECK_FOR_INTERRUPTS();
 		scan->kill_prior_tuple = false;
-		if (scan->xs_recheck)
-		{
-			result.answer = CB_UNIQUE_AGAIN;
-			break;
-		}
 		result.answer = cb_unique_ask_row(state, entry, &result, &done);
 	}
 	cb_scan_forget(scan);
@@ -360,7 +356,7 @@ cb_unique_report_lost(const CbUniqueEntry *entry)
 								RelationGetRelationName(entry->index))));
 }
 
-/* Searches with the stage marked (e), until the answer is good. */
+/* Searches with the stage marked (e). */
 static CbUniqueResult
 cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 						const CbUniqueEntry *entry)
@@ -370,9 +366,7 @@ cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 	cb_stage_mark(stage);
 	PG_TRY();
 	{
-		do
-			result = cb_unique_search(state, entry);
-		while (result.answer == CB_UNIQUE_AGAIN);
+		result = cb_unique_search(state, entry);
 	}
 	PG_FINALLY();
 	{
@@ -383,15 +377,31 @@ cb_unique_search_marked(CbUniqueState *state, CbStage *stage,
 }
 
 /*
- * Claims the key's hash.  False: somebody else has it; then, unless the answer
- * is wanted at once, his claims have ended since.  If this process had it before,
- * that entry is published, so that it is found.
+ * Does the check wait for somebody else's claim?  UNIQUE_CHECK_PARTIAL, with a row
+ * that others may wait for, only if the claim can be to another key.  It ends soon
+ * then (f), and who has it waits for no row (c).
  */
 static bool
-cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
+cb_unique_waits(const CbUniqueState *state, const CbUniqueEntry *entry)
 {
-	CbClaimed	claimed = cb_stage_claim(stage, entry->index, hash);
+	return entry->check != UNIQUE_CHECK_PARTIAL || !state->hashes_all;
+}
 
+/*
+ * Claims the key's hash.  False: somebody else has it; then, if that is to be
+ * waited for, his claims have ended since.  If this process had it before,
+ * that entry is published, so that it is found.  So are those of outer
+ * subtransactions: their claims would keep the lock when this one's are rolled
+ * back.
+ */
+static bool
+cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash, bool wait)
+{
+	CbClaimed	claimed;
+
+	if (cb_stage_has_outer_claims(stage, entry->index))
+		cb_stage_publish(stage, entry->index, 1);
+	claimed = cb_stage_claim(stage, entry->index, hash);
 	if (claimed.count > 1)
 	{
 		cb_stage_unclaim(stage);
@@ -400,7 +410,7 @@ cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash)
 	}
 	if (claimed.count > 0)
 		return true;
-	if (entry->check != UNIQUE_CHECK_PARTIAL)
+	if (wait)
 		cb_unique_wait_for_claim(stage, entry, claimed.owner);
 	return false;
 }
@@ -419,14 +429,16 @@ bool
 cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry)
 {
 	uint64		hash = cb_unique_hash(state, entry);
+	bool		wait = cb_unique_waits(state, entry);
 	CbUniqueResult result;
 
+	CB_TEST_POINT("unique-start");
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!cb_unique_take(stage, entry, hash))
+		if (!cb_unique_take(stage, entry, hash, wait))
 		{
-			if (entry->check == UNIQUE_CHECK_PARTIAL)
+			if (!wait)
 				return false;
 			continue;
 		}

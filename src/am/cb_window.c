@@ -15,7 +15,8 @@
  * the index, which is shorter, for which the bucket's first entry was copied.
  *
  * In recovery a run of an upper level can be given up before it is read: then
- * all three are done again (cb_window_range.c).
+ * all three are done again (cb_window_range.c); so they are under a dirty or
+ * self snapshot if a bulk delete has begun (cb_window_lost_rows).
  *
  * An entry moves from an upper level to a lower one only, and is readable
  * below before it goes above, so this order of reading cannot miss it; an
@@ -48,6 +49,7 @@
 #include "postgres.h"
 
 #include "am/cb_window.h"
+#include "base/cb_counts.h"
 #include "base/cb_heat.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -565,6 +567,31 @@ cb_window_discard(CbWindow *window)
 	window->valid = false;
 }
 
+/*
+ * Can an entry of the window have the TID of another row by now, which the
+ * snapshot sees?  MVCC snapshots see none.  Others do, if a bulk delete has
+ * begun since the upper levels were read; one that begins from now on waits for
+ * the window's pin.  Then they are forgotten, and the window is to be read again
+ * from its start.
+ */
+static bool
+cb_window_lost_rows(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	SnapshotType type = scan->xs_snapshot->snapshot_type;
+	uint64		removals;
+
+	if (type != SNAPSHOT_DIRTY && type != SNAPSHOT_SELF)
+		return false;
+	removals = cb_counts_removals(scan->indexRelation);
+	if (removals == so->removals)
+		return false;
+	so->removals = removals;
+	cb_window_release_upper(so);
+	cb_window_forget_ranges(so);
+	return true;
+}
+
 /* Reads the window that starts at so->pos; the scan has left the last one. */
 static void
 cb_window_read(IndexScanDesc scan, ScanDirection dir)
@@ -573,7 +600,7 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 	CbWindow   *window = so->cur;
 	bool		more = cb_window_try_read(scan, dir);
 
-	while (cb_window_lost_run(so))
+	while (cb_window_lost_run(so) || cb_window_lost_rows(scan))
 	{
 		cb_window_discard(window);
 		CHECK_FOR_INTERRUPTS();
