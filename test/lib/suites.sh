@@ -436,19 +436,19 @@ cb_suite_upgrade()
 	cp "$4/test/cache_batch.conf" "$dir/conf"
 	cat "$4/test/no_workers.conf" >>"$dir/conf"
 	"$new/initdb" --help | grep -q no-data-checksums && checksums=--no-data-checksums
-	if ! (set -e
-		cb_server_init "$2" "$dir/old" <"$dir/conf"
-		CB_INITDB=$checksums cb_server_init "$3" "$dir/new" <"$dir/conf"
-		cb_server_start "$2" "$dir/old"
-		"$old/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/before.sql"
-		"$old/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/old.out"
-		cb_server_stop "$2" "$dir/old"
-		cd "$dir"
-		"$new/pg_upgrade" -U postgres -b "$old" -B "$new" -d old -D new -s "$CB_WORK/s"
-		cb_server_start "$3" "$dir/new"
-		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/new.out"
-		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/after.sql"
-		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/later.out"
+	# joined by &&: in a condition "set -e" ends nothing
+	if ! (cb_server_init "$2" "$dir/old" <"$dir/conf" &&
+		CB_INITDB=$checksums cb_server_init "$3" "$dir/new" <"$dir/conf" &&
+		cb_server_start "$2" "$dir/old" &&
+		"$old/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/before.sql" &&
+		"$old/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/old.out" &&
+		cb_server_stop "$2" "$dir/old" &&
+		cd "$dir" &&
+		"$new/pg_upgrade" -U postgres -b "$old" -B "$new" -d old -D new -s "$CB_WORK/s" &&
+		cb_server_start "$3" "$dir/new" &&
+		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/new.out" &&
+		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/after.sql" &&
+		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/later.out" &&
 		cb_server_stop "$3" "$dir/new") >"$dir/log" 2>&1; then
 		cb_fail "$suite" "$dir/log"
 		return 0
