@@ -80,6 +80,16 @@ typedef struct CbUniqueResult
 
 /* ---------- hashes of keys ---------- */
 
+/* The operator by which the column's values are equal, if there is one. */
+static Oid
+cb_unique_equality(Relation index, int column)
+{
+	Oid			type = index->rd_opcintype[column];
+
+	return get_opfamily_member(index->rd_opfamily[column], type, type,
+							   BTEqualStrategyNumber);
+}
+
 /*
  * The hash function of a type's values, if equal has to be the same as having
  * equal hashes: NULL if there is none that all sessions agree on at any time.
@@ -119,9 +129,7 @@ cb_unique_find_hashes(Relation index, FmgrInfo **hash)
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
 		Oid			type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
-		Oid			opcintype = index->rd_opcintype[i];
-		Oid			equal = get_opfamily_member(index->rd_opfamily[i], opcintype,
-												opcintype, BTEqualStrategyNumber);
+		Oid			equal = cb_unique_equality(index, i);
 
 		hash[i] = NULL;
 		if (OidIsValid(equal) &&
@@ -191,9 +199,7 @@ cb_unique_make_state(Relation index, MemoryContext cxt)
 
 	for (int i = 0; i < nkeys; i++)
 	{
-		Oid			type = index->rd_opcintype[i];
-		Oid			equal = get_opfamily_member(index->rd_opfamily[i], type, type,
-												BTEqualStrategyNumber);
+		Oid			equal = cb_unique_equality(index, i);
 
 		ScanKeyEntryInitialize(&state->keys[i], 0, i + 1, BTEqualStrategyNumber,
 							   InvalidOid, index->rd_indcollation[i],
