@@ -78,17 +78,15 @@ cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
  * on and its TID be used again.  A logical replication worker runs no
  * executor; there the commit does it.
  *
- * Of a unique index also if its row may lose, so that nobody waits for the
- * statement's end to learn that; if it may not be unique, as the server looks
- * next; and if others would wait for claims to more than its key.
+ * Of a unique index also if it may not be unique, as it has no claim then; and
+ * if others would wait for claims to more than its key.
  */
 static inline bool
 cb_insert_must_write_through(const CbInsertState *state,
-							 const CbUniqueEntry *entry, IndexInfo *index_info)
+							 const CbUniqueEntry *entry, bool is_unique,
+							 IndexInfo *index_info)
 {
-	if (cb_stage_committing || entry->check == UNIQUE_CHECK_PARTIAL)
-		return true;
-	if (entry->check != UNIQUE_CHECK_NO && cb_nesting.speculative > 0)
+	if (cb_stage_committing || !is_unique)
 		return true;
 	if (state->unique != NULL && !cb_unique_may_stage(state->unique))
 		return true;
@@ -165,7 +163,8 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 	is_unique = cb_insert_check(state, &entry, index_info);
 	if (check_unique == UNIQUE_CHECK_EXISTING)
 		return is_unique;
-	write_through = cb_insert_must_write_through(state, &entry, index_info);
+	write_through = cb_insert_must_write_through(state, &entry, is_unique,
+												 index_info);
 	cb_insert_stage_entry(state, index, values, isnull, heap_tid);
 	stage->nunchanged += index_unchanged;
 	CB_TEST_POINT("stage-insert");

@@ -176,9 +176,20 @@ cb_scan_is_guess(IndexScanDesc scan)
 }
 
 /*
+ * Publishes what this backend has staged, unless it cannot be what is looked
+ * for.  A scan with a dirty snapshot wants to see what others are inserting, too.
+ */
+static void
+cb_scan_prepare(IndexScanDesc scan)
+{
+	if (scan->xs_snapshot->snapshot_type != SNAPSHOT_DIRTY ||
+		!cb_unique_settle_claims(scan))
+		cb_stage_publish_index(scan->indexRelation);
+}
+
+/*
  * Starts the scan: moves to its first item in the direction.  The upper levels
- * are copied once after a rescan, when the entries that this backend still has
- * staged have been published.
+ * are copied once after a rescan, when the scan was prepared.
  */
 static bool
 cb_scan_first(IndexScanDesc scan, ScanDirection dir)
@@ -191,9 +202,7 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	if (so->upper == NULL)
 	{
 		if (!so->for_unique && !cb_scan_is_guess(scan))
-			cb_stage_publish_index(scan->indexRelation);
-		if (!so->for_unique && scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
-			cb_unique_wait_for_claims(scan);
+			cb_scan_prepare(scan);
 		so->removals = cb_counts_removals(scan->indexRelation);
 		so->began_in_recovery = RecoveryInProgress();
 
@@ -358,7 +367,11 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	if (!so->possible)
 		return false;
 	if (!cb_scan_has_window(so))
+	{
 		found = cb_scan_first(scan, dir);
+		if (!so->for_unique && scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
+			cb_unique_note_found(scan, found);
+	}
 	else
 	{
 		if (scan->kill_prior_tuple)

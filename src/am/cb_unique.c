@@ -14,7 +14,8 @@
  *	3. stages the entry.  The claim goes with it, to its publication.
  *
  * So no two sessions add the same key (A19).  Invariants (I13):
- *	a) The key is looked for after it was claimed.
+ *	a) The key is looked for after it was claimed; or before, if no claim to it has
+ *	   ended since.
  *	b) A claim ends when whatever is read afterwards finds the entry, or when the
  *	   entry is dropped, or without an entry.
  *	c) A process that waits for another one here has no claim in the index: it
@@ -30,7 +31,8 @@
  *
  * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for no transaction, and
  * says that the key may be there.  The server looks again then, with a dirty
- * snapshot: such a scan for a key waits for others' claims to it before it begins.
+ * snapshot.  cb_unique_scan.c has what concerns such scans; after one that found
+ * nothing the entry needs no search of its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,6 +44,7 @@
 #include "am/cb_unique.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "rel/cb_rel.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/lsyscache.h"
@@ -117,31 +120,50 @@ cb_unique_type_hash(Oid type, Oid equal)
 }
 
 /*
- * Finds the hash functions of the key columns, NULL for one without: its values
- * make no difference to a key's hash.  Returns whether all have one.  A comparison
- * that is not the server's may call equal what its operator does not (A10).
+ * The hash function of a key column.  A comparison that is not the server's may
+ * call equal what its operator does not (A10).
  */
-static bool
-cb_unique_find_hashes(Relation index, FmgrInfo **hash)
+static FmgrInfo *
+cb_unique_column_hash(Relation index, int column)
 {
+	Oid			type = TupleDescAttr(RelationGetDescr(index), column)->atttypid;
+	Oid			equal = cb_unique_equality(index, column);
+
+	if (!OidIsValid(equal) ||
+		index_getprocid(index, column + 1, BTORDER_PROC) >= FirstUnpinnedObjectId)
+		return NULL;
+	return cb_unique_type_hash(getBaseType(type), equal);
+}
+
+/*
+ * Finds the hash functions of the key columns, NULL for one without: its values
+ * make no difference to a key's hash.  Returns whether all have one.  They are
+ * looked up once for a relation cache's entry, and copied, as that may go while
+ * they run.
+ */
+bool
+cb_unique_get_hashes(Relation index, FmgrInfo **hash)
+{
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	CbRelCache *cache = cb_rel_cache(index);
 	bool		all = true;
 
-	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	if (!cache->hashes_known)
 	{
-		Oid			type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
-		Oid			equal = cb_unique_equality(index, i);
-
-		hash[i] = NULL;
-		if (OidIsValid(equal) &&
-			index_getprocid(index, i + 1, BTORDER_PROC) < FirstUnpinnedObjectId)
-			hash[i] = cb_unique_type_hash(getBaseType(type), equal);
-		all &= hash[i] != NULL;
+		for (int i = 0; i < nkeys; i++)
+			hash[i] = cb_unique_column_hash(index, i);
+		cache = cb_rel_cache(index);
+		memcpy(cache->hashes, hash, nkeys * sizeof(FmgrInfo *));
+		cache->hashes_known = true;
 	}
+	memcpy(hash, cache->hashes, nkeys * sizeof(FmgrInfo *));
+	for (int i = 0; i < nkeys; i++)
+		all &= hash[i] != NULL;
 	return all;
 }
 
-/* Adds a value of a column to a hash. */
-static uint64
+/* Adds a value of a column to the hash of a key, which begins with 0. */
+uint64
 cb_unique_add_hash(Relation index, int column, FmgrInfo *function, Datum value,
 				   bool isnull, uint64 hash)
 {
@@ -205,7 +227,7 @@ cb_unique_make_state(Relation index, MemoryContext cxt)
 							   InvalidOid, index->rd_indcollation[i],
 							   get_opcode(equal), (Datum) 0);
 	}
-	state->hashes_all = cb_unique_find_hashes(index, state->hash);
+	state->hashes_all = cb_unique_get_hashes(index, state->hash);
 	InitDirtySnapshot(state->dirty);
 	state->scan = cb_am_beginscan(index, nkeys, 0);
 	state->scan->xs_snapshot = &state->dirty;
@@ -401,23 +423,22 @@ cb_unique_waits(const CbUniqueState *state, const CbUniqueEntry *entry)
  * back.
  */
 static bool
-cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash, bool wait)
+cb_unique_take(CbStage *stage, const CbUniqueEntry *entry, uint64 hash, bool wait,
+			   CbClaimed *claimed)
 {
-	CbClaimed	claimed;
-
 	if (cb_stage_has_outer_claims(stage, entry->index))
 		cb_stage_publish(stage, entry->index, 1);
-	claimed = cb_stage_claim(stage, entry->index, hash);
-	if (claimed.count > 1)
+	*claimed = cb_stage_claim(stage, entry->index, hash);
+	if (claimed->count > 1)
 	{
 		cb_stage_unclaim(stage);
 		cb_stage_publish(stage, entry->index, 1);
-		claimed = cb_stage_claim(stage, entry->index, hash);
+		*claimed = cb_stage_claim(stage, entry->index, hash);
 	}
-	if (claimed.count > 0)
+	if (claimed->count > 0)
 		return true;
 	if (wait)
-		cb_unique_wait_for_claim(stage, entry, claimed.owner);
+		cb_unique_wait_for_claim(stage, entry, claimed->owner);
 	return false;
 }
 
@@ -436,19 +457,22 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 {
 	uint64		hash = cb_unique_hash(state, entry);
 	bool		wait = cb_unique_waits(state, entry);
+	CbClaimed	claimed;
 	CbUniqueResult result;
 
 	CB_TEST_POINT("unique-start");
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!cb_unique_take(stage, entry, hash, wait))
+		if (!cb_unique_take(stage, entry, hash, wait, &claimed))
 		{
 			if (!wait)
 				return false;
 			continue;
 		}
 		CB_TEST_POINT("unique-claimed");
+		if (cb_unique_is_absent(entry, claimed.ended))
+			return true;
 		result = cb_unique_search_marked(state, stage, entry);
 		CB_TEST_POINT("unique-searched");
 		if (result.answer == CB_UNIQUE_FREE && entry->check != UNIQUE_CHECK_EXISTING)
@@ -465,63 +489,5 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 			return false;
 		else
 			cb_unique_report(entry);
-	}
-}
-
-/* ---------- scans of others' kind ---------- */
-
-/*
- * The hash of the one key that a scan looks for; false if it looks for anything
- * else.
- */
-static bool
-cb_unique_hash_scan(IndexScanDesc scan, uint64 *hash)
-{
-	Relation	index = scan->indexRelation;
-	FmgrInfo   *functions[INDEX_MAX_KEYS];
-
-	if (scan->numberOfKeys != IndexRelationGetNumberOfKeyAttributes(index))
-		return false;
-	(void) cb_unique_find_hashes(index, functions);
-	*hash = 0;
-	for (int i = 0; i < scan->numberOfKeys; i++)
-	{
-		ScanKey		key = &scan->keyData[i];
-		bool		is_null = (key->sk_flags & SK_SEARCHNULL) != 0;
-
-		if (key->sk_attno != i + 1 ||
-			(!is_null && (key->sk_flags != 0 ||
-						  key->sk_strategy != BTEqualStrategyNumber ||
-						  (OidIsValid(key->sk_subtype) &&
-						   key->sk_subtype != index->rd_opcintype[i]))))
-			return false;
-		*hash = cb_unique_add_hash(index, i, functions[i], key->sk_argument,
-								   is_null, *hash);
-	}
-	return true;
-}
-
-/*
- * Called before a scan with a dirty snapshot reads anything: such a scan wants to
- * see rows that others are inserting, and its caller waits for these.  One that
- * looks for a key of a unique index waits until nobody else claims that: the row
- * is found then.  What this process has staged was published.
- *
- * No LWLock, buffer lock or pin is held.
- */
-void
-cb_unique_wait_for_claims(IndexScanDesc scan)
-{
-	Oid			indexoid = RelationGetRelid(scan->indexRelation);
-	uint64		hash;
-	int			owner;
-
-	if (!CB_HAS_UNIQUE || !scan->indexRelation->rd_index->indisunique ||
-		!cb_unique_hash_scan(scan, &hash))
-		return;
-	while ((owner = cb_claim_find_other(indexoid, hash)) != CB_CLAIM_NOBODY)
-	{
-		CHECK_FOR_INTERRUPTS();
-		cb_claim_wait(indexoid, owner);
 	}
 }

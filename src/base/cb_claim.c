@@ -57,6 +57,7 @@ StaticAssertDecl(sizeof(CbClaimKey) == 2 * sizeof(Oid) + sizeof(uint64),
 
 static HTAB *cb_claims = NULL;
 static LWLockPadded *cb_claim_locks = NULL;
+static uint64 *cb_claim_ended = NULL;	/* claims of each partition, under its lock */
 static int	cb_claim_count = 0;	/* of this process */
 
 /* ---------- shared memory ---------- */
@@ -81,6 +82,7 @@ cb_claim_shmem_request(void)
 	if (!CB_HAS_UNIQUE)
 		return;
 	RequestAddinShmemSpace(hash_estimate_size(cb_claim_max_all(), sizeof(CbClaim)));
+	RequestAddinShmemSpace(CB_CLAIM_PARTITIONS * sizeof(uint64));
 	RequestNamedLWLockTranche("CacheBatchClaim", CB_CLAIM_PARTITIONS);
 }
 
@@ -89,6 +91,7 @@ void
 cb_claim_shmem_startup(void)
 {
 	HASHCTL		ctl;
+	bool		found;
 
 	if (!CB_HAS_UNIQUE)
 		return;
@@ -100,6 +103,10 @@ cb_claim_shmem_startup(void)
 	cb_claims = ShmemInitHash("cache_batch claims", cb_claim_max_all(),
 							  cb_claim_max_all(), &ctl,
 							  HASH_ELEM | HASH_BLOBS | HASH_PARTITION);
+	cb_claim_ended = ShmemInitStruct("cache_batch ended claims",
+									 CB_CLAIM_PARTITIONS * sizeof(uint64), &found);
+	if (!found)
+		memset(cb_claim_ended, 0, CB_CLAIM_PARTITIONS * sizeof(uint64));
 	cb_claim_locks = GetNamedLWLockTranche("CacheBatchClaim");
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -134,7 +141,7 @@ CbClaimed
 cb_claim_take(Oid indexoid, uint64 hash)
 {
 	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
-	CbClaimed	result = {CB_CLAIM_NOBODY, 0};
+	CbClaimed	result = {CB_CLAIM_NOBODY};
 	uint32		hashvalue;
 	LWLock	   *lock = cb_claim_lock_partition(&key, &hashvalue, LW_EXCLUSIVE);
 	bool		found;
@@ -153,6 +160,7 @@ cb_claim_take(Oid indexoid, uint64 hash)
 	}
 	if (claim != NULL)
 		result.owner = claim->owner;
+	result.ended = cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS];
 	LWLockRelease(lock);
 	return result;
 }
@@ -174,25 +182,29 @@ cb_claim_end(Oid indexoid, uint64 hash)
 	if (--claim->count == 0)
 		(void) hash_search_with_hash_value(cb_claims, &key, hashvalue,
 										   HASH_REMOVE, NULL);
+	cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS]++;
 	cb_claim_count--;
 	LWLockRelease(lock);
 }
 
-/* Who else has claimed a hash; CB_CLAIM_NOBODY. */
-int
-cb_claim_find_other(Oid indexoid, uint64 hash)
+/* Who has claimed a hash. */
+CbClaimed
+cb_claim_find(Oid indexoid, uint64 hash)
 {
 	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
-	int			owner = CB_CLAIM_NOBODY;
+	CbClaimed	result = {CB_CLAIM_NOBODY};
 	uint32		hashvalue;
 	LWLock	   *lock = cb_claim_lock_partition(&key, &hashvalue, LW_SHARED);
 	CbClaim    *claim = hash_search_with_hash_value(cb_claims, &key, hashvalue,
 													HASH_FIND, NULL);
 
-	if (claim != NULL && claim->owner != cb_claim_self())
-		owner = claim->owner;
+	if (claim != NULL)
+		result.owner = claim->owner;
+	if (claim != NULL && claim->owner == cb_claim_self())
+		result.count = claim->count;
+	result.ended = cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS];
 	LWLockRelease(lock);
-	return owner;
+	return result;
 }
 
 /* Has this process as many claims as it may have? */

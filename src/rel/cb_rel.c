@@ -30,8 +30,11 @@ cb_rel_cache(Relation rel)
 {
 	if (rel->rd_amcache == NULL)
 	{
+		int			nhashes = rel->rd_index->indisunique ?
+			IndexRelationGetNumberOfKeyAttributes(rel) : 0;
 		CbRelCache *cache = MemoryContextAllocZero(rel->rd_indexcxt,
-												   sizeof(CbRelCache));
+												   offsetof(CbRelCache, hashes) +
+												   nhashes * sizeof(FmgrInfo *));
 
 		cache->root = InvalidBlockNumber;
 		cache->journal_block = InvalidBlockNumber;

@@ -49,6 +49,9 @@ typedef struct CbRelCache
 	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/),
 											 * which alone reads it; 0 to
 											 * begin with */
+	bool		hashes_known;	/* cb_unique.c's: is this set? */
+	FmgrInfo   *hashes[FLEXIBLE_ARRAY_MEMBER];	/* of a unique index's key
+												 * columns; NULL: there is none */
 } CbRelCache;
 
 /* ---------- what is known of an index ---------- */

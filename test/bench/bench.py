@@ -37,6 +37,7 @@ import work_ingest
 import work_reads
 import work_standby
 import work_tight
+import work_unique
 import work_upkeep
 from server import Env
 
@@ -49,7 +50,7 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest
            work_standby.Replay, work_standby.RestartCopy, work_standby.TightReplay,
            work_tight.Ingest,
            work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
-           work_tight.Vacuum]
+           work_tight.Vacuum, work_unique.Copy, work_unique.Conflict, work_unique.TightUnique]
 
 # what runs when nothing is named: the acceptance figures and one step aside
 # from them in each direction
@@ -229,7 +230,7 @@ def arguments():
         allow_abbrev=False,
         description=__doc__ + "\n".join(
             m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep,
-                                         work_standby, work_tight)))
+                                         work_standby, work_tight, work_unique)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
         "alone, or with its state; `all` for the whole matrix; default: " + " ".join(DEFAULT))

@@ -105,24 +105,25 @@ def rows_sql(distribution, first, last, cheap=False):
     return f"SELECT {columns(distribution, 'i', cheap)} FROM generate_series({first}::bigint, {last}) i"
 
 
-def index_sql(method, distribution, count):
+def index_sql(method, distribution, count, unique=False):
     """CREATE INDEX statements of a method, none for the heap alone."""
     if method == "heap":
         return []
     am = "cachebatch" if method in OURS else method
     tail = " WITH (buffered = off)" if method == "unbuffered" else ""
     names = COLUMNS[distribution].split()[:count]
-    return [f"CREATE INDEX events_{name} ON events USING {am} ({name}){tail}" for name in names]
+    what = "UNIQUE INDEX" if unique else "INDEX"
+    return [f"CREATE {what} events_{name} ON events USING {am} ({name}){tail}" for name in names]
 
 
 def template(env, shape, method, distribution="uniform", count=1, rows=None, with_id=False,
-             primary_key=False, shards=0):
+             primary_key=False, shards=0, unique=False):
     """A cluster with rows 1..n of events, inserted into the indexed table, which
     has so many partitions, if any."""
     rows = shape.rows if rows is None else rows
     tag = (shape.name, method, distribution, count, rows) + \
         (("id",) if with_id else ()) + (("pk",) if primary_key else ()) + \
-        ((f"{shards}-shards",) if shards else ())
+        ((f"{shards}-shards",) if shards else ()) + (("unique",) if unique else ())
 
     def build(cluster):
         fast = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB",
@@ -138,7 +139,7 @@ def template(env, shape, method, distribution="uniform", count=1, rows=None, wit
             cluster.sql("ALTER TABLE events ADD PRIMARY KEY (id)")
         if with_id:
             cluster.sql("CREATE INDEX events_id ON events USING btree (id)")
-        for statement in index_sql(method, distribution, count):
+        for statement in index_sql(method, distribution, count, unique):
             cluster.sql(statement)
         parallel(2, range(1, rows + 1, BATCH), lambda db, first: db.cursor().execute(
             "INSERT INTO events " + rows_sql(distribution, first, min(first + BATCH - 1, rows))),

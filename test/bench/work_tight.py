@@ -76,10 +76,12 @@ FAST = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB",
 
 
 class Shape(data.Shape):
-    """Rows, keys of `count` indexes k1 to kN, and MB of memory at scale 1."""
+    """Rows, keys of `count` indexes k1 to kN, and MB of memory at scale 1; unique
+    is "UNIQUE" or nothing."""
 
-    def __init__(self, rows, memory, count, scale, keys="uniform"):
+    def __init__(self, rows, memory, count, scale, keys="uniform", unique=""):
         super().__init__("tight", rows, 0, max(96, int(1024 * scale)), scale)
+        self.unique = unique
         self.count = count
         self.distribution = keys
         self.memory = int(LIFE + (memory - LIFE) * scale)
@@ -122,7 +124,7 @@ def template(env, shape, method, kept=""):
     kept: "vacuumed", or "compacted": that and packed as well.
     """
     key = ("tight", method, shape.distribution, shape.count, shape.rows) \
-        + ((kept,) if kept else ())
+        + ((kept,) if kept else ()) + (("unique",) if shape.unique else ())
     return key, lambda cluster: build(env, cluster, shape, method, kept)
 
 
@@ -137,7 +139,7 @@ def build(env, cluster, shape, method, kept):
     insert(cluster, shape, 1, ready)
     if method != "heap":
         parallel(2, columns, lambda db, k: db.cursor().execute(
-            f"CREATE INDEX events_{k} ON events USING {method} ({k})"), cluster.connect)
+            f"CREATE {shape.unique} INDEX events_{k} ON events USING {method} ({k})"), cluster.connect)
     cluster.sql("VACUUM (FREEZE, ANALYZE) events")
     cluster.stop()
     # btree's trees come out the same whatever the buffers

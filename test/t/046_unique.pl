@@ -143,9 +143,25 @@ is($node->safe_psql('copy', 'SELECT string_agg(k::text, $$,$$) FROM l WHERE n IS
 $node->safe_psql('copy', 'DELETE FROM l WHERE k = 1');
 ok($node->poll_query_until('copy', 'SELECT EXISTS (SELECT FROM l WHERE k = 2)'), 'and goes on when that is gone');
 sound($node, 'l', ['n'], 'applied', 'copy');
+
+# A worker looks for a row whose entry is in its own stage.
+$table = 'CREATE TABLE r (k int NOT NULL, v text)';
+$node->safe_psql('copy', "$table; CREATE UNIQUE INDEX r_k ON r USING cachebatch (k);
+	ALTER TABLE r REPLICA IDENTITY USING INDEX r_k");
+$node->safe_psql('postgres', "$table; CREATE UNIQUE INDEX r_k ON r USING cachebatch (k);
+	ALTER TABLE r REPLICA IDENTITY USING INDEX r_k; ALTER PUBLICATION p ADD TABLE r");
+$node->safe_psql('copy', 'ALTER SUBSCRIPTION s REFRESH PUBLICATION WITH (copy_data = false)');
+$node->poll_query_until('copy', q(SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel));
+$node->safe_psql('postgres', q(BEGIN; INSERT INTO r SELECT g, 'added' FROM generate_series(1, 5) g;
+	UPDATE r SET v = 'changed' WHERE k = 2; DELETE FROM r WHERE k = 3; UPDATE r SET k = 30 WHERE k = 4; COMMIT;
+	INSERT INTO r VALUES (99, 'last')));
+$node->poll_query_until('copy', 'SELECT EXISTS (SELECT FROM r WHERE k = 99)');
+is($node->safe_psql('copy', q(SELECT string_agg(k || ' ' || v, ', ' ORDER BY k) FROM r)),
+	'1 added, 2 changed, 5 added, 30 added, 99 last', 'rows of one transaction are found and changed');
+sound($node, 'r', ['k'], 'applied in one transaction', 'copy');
 $node->safe_psql('copy', 'ALTER SUBSCRIPTION s DISABLE; ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s');
 $node->safe_psql('postgres', q(SELECT pg_drop_replication_slot('s')));
-$node->safe_psql('postgres', 'DROP DATABASE copy; DROP TABLE l');
+$node->safe_psql('postgres', 'DROP DATABASE copy; DROP TABLE l, r');
 
 # ---------- promotion ----------
 

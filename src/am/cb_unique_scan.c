@@ -1,0 +1,164 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_unique_scan.c
+ *	  Scans of unique indexes that look for a key which may be inserted next.
+ *
+ * The server makes them with a dirty snapshot: to see whether a row of INSERT ...
+ * ON CONFLICT has a conflict, and to find the row that a change is applied to.
+ * Before it reads anything such a scan waits for others' claims to its key, and it
+ * publishes only what has the key.
+ *
+ * If it finds nothing the row is inserted next, as a rule.  Then cb_unique.c need
+ * not look for the key again, if no claim to it has ended since (I13).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "am/cb_am.h"
+#include "am/cb_unique.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+
+/* The key that was looked for last by a scan of this process. */
+typedef struct CbUniqueKey
+{
+	IndexScanDesc scan;			/* until it has found something, or nothing */
+	Oid			indexoid;
+	bool		absent;			/* was nothing found, and no entry added since? */
+	uint64		ended;			/* claims, before the scan read anything */
+	int			len;
+	char		image[256];		/* of its values; longer ones are not kept */
+} CbUniqueKey;
+
+static CbUniqueKey cb_unique_last;
+
+/*
+ * Writes the image of a key, in which equal bytes mean the same value; 0 if it is
+ * too long, else its length.
+ */
+static int
+cb_unique_write_image(Relation index, const Datum *values, const bool *isnull,
+					  char *image)
+{
+	int			nkeys = IndexRelationGetNumberOfKeyAttributes(index);
+	char	   *end = image;
+	Size		size = 0;
+
+	for (int i = 0; i < nkeys; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(index), i);
+
+		size += datumEstimateSpace(values[i], isnull[i], att->attbyval, att->attlen);
+		if (size > sizeof(cb_unique_last.image))
+			return 0;
+		datumSerialize(values[i], isnull[i], att->attbyval, att->attlen, &end);
+	}
+	return end - image;
+}
+
+/* Can the value be one that an entry has which was claimed? */
+static bool
+cb_unique_is_value(Relation index, const ScanKeyData *key)
+{
+	if (key->sk_flags & SK_SEARCHNULL)
+		return index->rd_index->indnullsnotdistinct;
+	return key->sk_flags == 0 && key->sk_strategy == BTEqualStrategyNumber &&
+		(!OidIsValid(key->sk_subtype) ||
+		 key->sk_subtype == index->rd_opcintype[key->sk_attno - 1]);
+}
+
+/*
+ * Takes the one key that a scan looks for, and its hash, if no entry without a
+ * claim can have it; false if the scan looks for anything else.
+ */
+static bool
+cb_unique_get_key(IndexScanDesc scan, uint64 *hash)
+{
+	Relation	index = scan->indexRelation;
+	FmgrInfo   *functions[INDEX_MAX_KEYS];
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	if (scan->numberOfKeys != IndexRelationGetNumberOfKeyAttributes(index))
+		return false;
+	(void) cb_unique_get_hashes(index, functions);
+	*hash = 0;
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		ScanKey		key = &scan->keyData[i];
+
+		if (key->sk_attno != i + 1 || !cb_unique_is_value(index, key))
+			return false;
+		values[i] = key->sk_argument;
+		isnull[i] = (key->sk_flags & SK_SEARCHNULL) != 0;
+		*hash = cb_unique_add_hash(index, i, functions[i], values[i], isnull[i],
+								   *hash);
+	}
+	cb_unique_last.indexoid = RelationGetRelid(index);
+	cb_unique_last.len = cb_unique_write_image(index, values, isnull,
+											   cb_unique_last.image);
+	return true;
+}
+
+/*
+ * Called before a scan with a dirty snapshot reads anything.  One that looks for a
+ * key of a unique index waits until nobody else claims that: the row is found then.
+ *
+ * True: nothing that this process has staged for the index is what the scan looks
+ * for.  No LWLock, buffer lock or pin is held.  May publish the index's stage.
+ */
+bool
+cb_unique_settle_claims(IndexScanDesc scan)
+{
+	Relation	index = scan->indexRelation;
+	CbClaimed	claimed;
+	uint64		hash;
+
+	cb_unique_last.scan = NULL;
+	cb_unique_last.absent = false;
+	if (!CB_HAS_UNIQUE || !index->rd_index->indisunique ||
+		!cb_unique_get_key(scan, &hash))
+		return false;
+	cb_unique_last.scan = scan;
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		claimed = cb_claim_find(RelationGetRelid(index), hash);
+		cb_unique_last.ended = claimed.ended;
+		if (claimed.owner == CB_CLAIM_NOBODY)
+			return true;
+		if (claimed.count > 0)
+			return false;
+		cb_stage_publish_index(index);
+		cb_claim_wait(RelationGetRelid(index), claimed.owner);
+	}
+}
+
+/* A scan with a dirty snapshot has found nothing, or something, when it began. */
+void
+cb_unique_note_found(IndexScanDesc scan, bool found)
+{
+	cb_unique_last.absent = !found && cb_unique_last.scan == scan &&
+		cb_unique_last.len > 0;
+	cb_unique_last.scan = NULL;
+}
+
+/*
+ * Is it known already that no row has the key of an entry, which was just claimed?
+ * ended: as the claim says.
+ */
+bool
+cb_unique_is_absent(const CbUniqueEntry *entry, uint64 ended)
+{
+	char		image[sizeof(cb_unique_last.image)];
+
+	if (!cb_unique_last.absent ||
+		cb_unique_last.indexoid != RelationGetRelid(entry->index))
+		return false;
+	cb_unique_last.absent = false;
+	return cb_unique_last.ended == ended &&
+		cb_unique_write_image(entry->index, entry->values, entry->isnull,
+							  image) == cb_unique_last.len &&
+		memcmp(image, cb_unique_last.image, cb_unique_last.len) == 0;
+}
