@@ -310,35 +310,64 @@ cb_tap_logs()
 	done
 }
 
+# cb_tap_run PG_CONFIG BUILD NAME: one file; its exit status and seconds are written
+# to NAME.end when it is over.
+cb_tap_run()
+{
+	local perl out=$2/out_tap name=$3 status=0 started
+	perl=$(cb_pgxs_test_dir "$1")/perl
+
+	started=$(date +%s%N)
+	(cd "$2/test" &&
+		PATH="$("$1" --bindir):$PATH" TESTDIR="$out/$name" \
+		TESTDATADIR="$out/$name/tmp_check" TESTLOGDIR="$out/$name/tmp_check/log" \
+		TEMP_CONFIG="$2/test/cache_batch.conf" PG_TEST_PORT_DIR="$out/ports" \
+		PG_REGRESS="$(cb_pgxs_test_dir "$1")/regress/pg_regress" \
+		CB_SRCDIR="$2" \
+		CB_SUITE_TIMEOUT="${CB_TAP_TIMEOUT:-900}" \
+		bash -c 'mkdir -p "$TESTDIR" && exec timeout -k 20 "$@"' - \
+		"${CB_TAP_TIMEOUT:-900}" \
+		prove -v --norc -I "$perl" -I "$2/test/perl" -I "$2/test/t" \
+		"t/$name.pl") >"$out/$name.log" 2>&1 || status=$?
+	cb_stop_servers_under "$out/$name"
+	echo "$status $(cb_since "$started")" >"$out/$name.new"
+	mv "$out/$name.new" "$out/$name.end"
+}
+
+# cb_tap_count LABEL OUT: the files that are over, and were not counted before.
+cb_tap_count()
+{
+	local end name status seconds
+
+	for end in "$2"/*.end; do
+		[ -e "$end" ] || continue
+		name=$(basename "$end" .end)
+		read -r status seconds <"$end"
+		rm "$end"
+		cb_count_tap "tap on $1: $name ($seconds s)" "$2/$name.log" "$status"
+		cb_tap_logs "$2/$name" "$status"
+	done
+}
+
+# As many files at a time as there are processors: they wait more than they work.
 cb_suite_tap()
 {
-	local perl out=$3/out_tap name status started
-	perl=$(cb_pgxs_test_dir "$2")/perl
+	local out=$3/out_tap name
 
-	if [ ! -d "$perl/PostgreSQL/Test" ]; then
+	if [ ! -d "$(cb_pgxs_test_dir "$2")/perl/PostgreSQL/Test" ]; then
 		cb_skip "tap on $1: server was built without --enable-tap-tests"
 		return 0
 	fi
-	mkdir -p "$out"
+	mkdir -p "$out/ports"
 	for name in $(cb_asked_tests tap); do
-		status=0
-		started=$(date +%s%N)
-		(cd "$3/test" &&
-			PATH="$("$2" --bindir):$PATH" TESTDIR="$out/$name" \
-			TESTDATADIR="$out/$name/tmp_check" TESTLOGDIR="$out/$name/tmp_check/log" \
-			TEMP_CONFIG="$3/test/cache_batch.conf" \
-			PG_REGRESS="$(cb_pgxs_test_dir "$2")/regress/pg_regress" \
-			CB_SRCDIR="$3" \
-			CB_SUITE_TIMEOUT="${CB_TAP_TIMEOUT:-900}" \
-			bash -c 'mkdir -p "$TESTDIR" && exec timeout -k 20 "$@"' - \
-			"${CB_TAP_TIMEOUT:-900}" \
-			prove -v --norc -I "$perl" -I "$3/test/perl" -I "$3/test/t" \
-			"t/$name.pl") >"$out/$name.log" 2>&1 || status=$?
-		cb_stop_servers_under "$out"
-		cb_count_tap "tap on $1: $name ($(cb_since "$started") s)" \
-			"$out/$name.log" "$status"
-		cb_tap_logs "$out/$name" "$status"
+		while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+			wait -n || true
+			cb_tap_count "$1" "$out"
+		done
+		cb_tap_run "$2" "$3" "$name" &
 	done
+	wait
+	cb_tap_count "$1" "$out"
 }
 
 cb_suite_pgtap()
@@ -410,9 +439,9 @@ cb_stress_run()
 {
 	local log=$3/stress.log status=0 seed=${CB_SEED:-1}
 
-	cb_say "stress on $1: ${CB_STRESS_SECONDS:-60} s, seed $seed"
+	cb_say "stress on $1: ${CB_STRESS_SECONDS:-30} s, seed $seed"
 	(cd "$3" && cb_limited python3 test/stress/differential.py \
-		--bindir "$("$2" --bindir)" --seconds "${CB_STRESS_SECONDS:-60}" \
+		--bindir "$("$2" --bindir)" --seconds "${CB_STRESS_SECONDS:-30}" \
 		--seed "$seed" "${@:4}") >"$log" 2>&1 || status=$?
 	cb_stop_servers_under "$CB_WORK"
 	if [ "$status" = 0 ]; then
