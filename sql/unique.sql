@@ -279,5 +279,20 @@ SELECT * FROM rec ORDER BY k;
 DROP TABLE rec;
 DROP OPERATOR FAMILY rec_ops USING btree CASCADE;
 DROP FUNCTION rec_cmp;
+
+-- what an upsert has looked for in vain may come back
+CREATE TABLE back (k int, b int);
+CREATE UNIQUE INDEX back_k ON back USING cachebatch (k);
+CREATE UNIQUE INDEX back_b ON back (b);
+INSERT INTO back VALUES (1, 1);
+BEGIN;
+SAVEPOINT s;
+TRUNCATE back;
+INSERT INTO back VALUES (5, 9);
+INSERT INTO back VALUES (1, 9) ON CONFLICT DO NOTHING;
+ROLLBACK TO s;
+INSERT INTO back VALUES (1, 10);
+ROLLBACK;
+DROP TABLE back;
 -- no claim has been left
 SELECT count(*) FROM pg_locks WHERE locktype = 'tuple';

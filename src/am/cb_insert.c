@@ -14,10 +14,13 @@
 #include "am/cb_stage.h"
 #include "am/cb_unique.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_index.h"
 #include "nodes/execnodes.h"
 #include "rel/cb_key.h"
 #include "replication/logicalworker.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 /* What the insertions of one plan into an index share; in its IndexInfo. */
 typedef struct CbInsertState
@@ -26,7 +29,35 @@ typedef struct CbInsertState
 	CbStage    *stage;
 	Size		fixed_len;		/* cb_key_fixed_len() of the index */
 	CbUniqueState *unique;		/* NULL: nothing was checked yet */
+	bool		refuses_alone;	/* may no other index refuse a row?  For rows that
+								 * may be speculative */
 } CbInsertState;
+
+/* Has the table no unique or exclusion index but this one? */
+static bool
+cb_insert_refuses_alone(Relation index, Relation heap)
+{
+	List	   *indexes = RelationGetIndexList(heap);
+	bool		alone = true;
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID,
+											ObjectIdGetDatum(lfirst_oid(lc)));
+		Form_pg_index form;
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		form = (Form_pg_index) GETSTRUCT(tuple);
+		if ((form->indisunique || form->indisexclusion) &&
+			form->indexrelid != RelationGetRelid(index))
+			alone = false;
+		ReleaseSysCache(tuple);
+	}
+	list_free(indexes);
+	return alone;
+}
 
 /* The same for all insertions of a plan, so that they look it up once. */
 static CbInsertState *
@@ -39,6 +70,8 @@ cb_insert_get_state(Relation index, Relation heap, IndexInfo *index_info)
 		state = MemoryContextAllocZero(index_info->ii_Context,
 									   sizeof(CbInsertState));
 		state->fixed_len = cb_key_fixed_len(index);
+		state->refuses_alone = index->rd_index->indisunique &&
+			cb_nesting.speculative > 0 && cb_insert_refuses_alone(index, heap);
 		index_info->ii_AmCache = state;
 	}
 	if (state->stage == NULL || state->generation != cb_stage_generation)
@@ -78,8 +111,9 @@ cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
  * on and its TID be used again.  A logical replication worker runs no
  * executor; there the commit does it.
  *
- * Of a unique index also if it may not be unique, as it has no claim then; and
- * if others would wait for claims to more than its key.
+ * Of a unique index also if it may not be unique, as it has no claim then; if
+ * another index may refuse its row, which would leave a claim for nothing; and if
+ * others would wait for claims to more than its key.
  */
 static inline bool
 cb_insert_must_write_through(const CbInsertState *state,
@@ -87,6 +121,9 @@ cb_insert_must_write_through(const CbInsertState *state,
 							 IndexInfo *index_info)
 {
 	if (cb_stage_committing || !is_unique)
+		return true;
+	if (entry->check != UNIQUE_CHECK_NO && cb_nesting.speculative > 0 &&
+		!state->refuses_alone)
 		return true;
 	if (state->unique != NULL && !cb_unique_may_stage(state->unique))
 		return true;
@@ -175,5 +212,7 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 		cb_stage_publish_largest();
 	else if (cb_claim_is_full())
 		cb_stage_publish_all(1);
+	if (!is_unique)
+		cb_unique_note_unclaimed(state->unique, &entry);
 	return is_unique;
 }

@@ -352,7 +352,8 @@ cb_scan_return_item(IndexScanDesc scan)
  * False: there are no more.  No recheck is asked for: not all callers make it,
  * and the server's says of nulls that they are never the same (A20).
  *
- * Publishes what this backend has staged for the index before the first item.
+ * Publishes what this backend has staged for the index before the first item, if
+ * the scan could find it.
  * Comparison functions run, so no LWLock or buffer lock is held on entry; on
  * exit none is, but the window's leaf may be pinned until the scan leaves it
  * (I8).

@@ -25,6 +25,7 @@
 #include "base/cb_base.h"
 #include "am/cb_am.h"
 #include "am/cb_stage.h"
+#include "am/cb_unique.h"
 
 #include "access/xact.h"
 #include "executor/executor.h"
@@ -167,6 +168,7 @@ cb_stage_complain(const char *what)
 static void
 cb_stage_xact_callback(XactEvent event, void *arg)
 {
+	cb_unique_forget_look();
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
@@ -198,6 +200,7 @@ static void
 cb_stage_subxact_callback(SubXactEvent event, SubTransactionId subid,
 						  SubTransactionId parent, void *arg)
 {
+	cb_unique_forget_look();
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		cb_pin_forget(GetCurrentTransactionNestLevel());
 	if (cb_stage_is_empty())

@@ -31,8 +31,8 @@
  * own (A1_NESTED).
  *
  * A VACUUM that has to freeze waits as for a cursor's pin.  The statement must
- * not wait for that VACUUM; only a function in it could, by ANALYZE or DDL of
- * the very table.
+ * not wait for that VACUUM: by ANALYZE or DDL of the very table in a function of
+ * it, or for a row of a session that does so next.
  *
  *-------------------------------------------------------------------------
  */

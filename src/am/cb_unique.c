@@ -14,14 +14,15 @@
  *	3. stages the entry.  The claim goes with it, to its publication.
  *
  * So no two sessions add the same key (A19).  Invariants (I13):
- *	a) The key is looked for after it was claimed; or before, if no claim to it has
- *	   ended since.
+ *	a) The key is looked for after it was claimed; or before, if nothing has come
+ *	   since (cb_unique_scan.c).
  *	b) A claim ends when whatever is read afterwards finds the entry, or when the
  *	   entry is dropped, or without an entry.
  *	c) A process that waits for another one here has no claim in the index: it
  *	   publishes first.  Its lock stands for all its claims, so one who waits for
  *	   a claim that has ended would go on waiting (B7).  Claims in other indexes
- *	   stay: they are to keys of rows that are there.
+ *	   stay, and in this one where the executor waits: they are to keys of rows
+ *	   that are there, and for which btree would have others wait.
  *	d) What this process has in its stage was claimed by it, or has a null that
  *	   makes it distinct.  So a search need not publish it, unless the key was
  *	   claimed by this process before.
@@ -490,4 +491,14 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 		else
 			cb_unique_report(entry);
 	}
+}
+
+/*
+ * An entry that may not be unique, and so has no claim, was published: who has
+ * looked for the key before looks again (cb_unique_is_absent()).
+ */
+void
+cb_unique_note_unclaimed(const CbUniqueState *state, const CbUniqueEntry *entry)
+{
+	cb_claim_count_none(RelationGetRelid(entry->index), cb_unique_hash(state, entry));
 }

@@ -32,6 +32,8 @@ extern CbUniqueState *cb_unique_make_state(Relation index, MemoryContext cxt);
 extern bool cb_unique_may_stage(const CbUniqueState *state);
 extern bool cb_unique_claim(CbUniqueState *state, CbStage *stage,
 							const CbUniqueEntry *entry);
+extern void cb_unique_note_unclaimed(const CbUniqueState *state,
+									 const CbUniqueEntry *entry);
 
 /* cb_unique.c, for the file below */
 extern bool cb_unique_get_hashes(Relation index, FmgrInfo **hash);
@@ -41,6 +43,7 @@ extern uint64 cb_unique_add_hash(Relation index, int column, FmgrInfo *function,
 /* cb_unique_scan.c */
 extern bool cb_unique_settle_claims(IndexScanDesc scan);
 extern void cb_unique_note_found(IndexScanDesc scan, bool found);
+extern void cb_unique_forget_look(void);
 extern bool cb_unique_is_absent(const CbUniqueEntry *entry, uint64 ended);
 
 #endif							/* CB_UNIQUE_H */

@@ -9,7 +9,8 @@
  * publishes only what has the key.
  *
  * If it finds nothing the row is inserted next, as a rule.  Then cb_unique.c need
- * not look for the key again, if no claim to it has ended since (I13).
+ * not look for the key again, if no claim to it has ended since (I13), and no
+ * subtransaction, as its rollback can bring back what a TRUNCATE in it took away.
  *
  *-------------------------------------------------------------------------
  */
@@ -144,16 +145,25 @@ cb_unique_note_found(IndexScanDesc scan, bool found)
 	cb_unique_last.scan = NULL;
 }
 
+/* A (sub)transaction ends.  Cannot fail. */
+void
+cb_unique_forget_look(void)
+{
+	cb_unique_last.scan = NULL;
+	cb_unique_last.absent = false;
+}
+
 /*
  * Is it known already that no row has the key of an entry, which was just claimed?
- * ended: as the claim says.
+ * ended: as the claim says.  Only the server's UNIQUE_CHECK_PARTIAL comes after a
+ * look for the key.
  */
 bool
 cb_unique_is_absent(const CbUniqueEntry *entry, uint64 ended)
 {
 	char		image[sizeof(cb_unique_last.image)];
 
-	if (!cb_unique_last.absent ||
+	if (!cb_unique_last.absent || entry->check != UNIQUE_CHECK_PARTIAL ||
 		cb_unique_last.indexoid != RelationGetRelid(entry->index))
 		return false;
 	cb_unique_last.absent = false;

@@ -57,7 +57,7 @@ StaticAssertDecl(sizeof(CbClaimKey) == 2 * sizeof(Oid) + sizeof(uint64),
 
 static HTAB *cb_claims = NULL;
 static LWLockPadded *cb_claim_locks = NULL;
-static uint64 *cb_claim_ended = NULL;	/* claims of each partition, under its lock */
+static uint64 *cb_claim_ended = NULL;	/* in each partition, under its lock */
 static int	cb_claim_count = 0;	/* of this process */
 
 /* ---------- shared memory ---------- */
@@ -184,6 +184,18 @@ cb_claim_end(Oid indexoid, uint64 hash)
 										   HASH_REMOVE, NULL);
 	cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS]++;
 	cb_claim_count--;
+	LWLockRelease(lock);
+}
+
+/* An entry without a claim was published: counts it as if it had had one. */
+void
+cb_claim_count_none(Oid indexoid, uint64 hash)
+{
+	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
+	uint32		hashvalue;
+	LWLock	   *lock = cb_claim_lock_partition(&key, &hashvalue, LW_EXCLUSIVE);
+
+	cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS]++;
 	LWLockRelease(lock);
 }
 

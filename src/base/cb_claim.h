@@ -29,8 +29,9 @@ typedef struct CbClaimed
 {
 	int			owner;			/* the process that has the claim now */
 	int			count;			/* how often, if that is this one */
-	uint64		ended;			/* counts claims that have ended: if it is as
-								 * before, none to this hash has ended since */
+	uint64		ended;			/* counts claims that have ended, and entries
+								 * without one: if it is as before, none of
+								 * this hash has come since */
 } CbClaimed;
 
 extern void cb_claim_shmem_request(void);
@@ -38,6 +39,7 @@ extern void cb_claim_shmem_startup(void);
 
 extern CbClaimed cb_claim_take(Oid indexoid, uint64 hash);
 extern void cb_claim_end(Oid indexoid, uint64 hash);
+extern void cb_claim_count_none(Oid indexoid, uint64 hash);
 extern CbClaimed cb_claim_find(Oid indexoid, uint64 hash);
 extern bool cb_claim_is_full(void);
 

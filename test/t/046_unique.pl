@@ -159,6 +159,38 @@ $node->poll_query_until('copy', 'SELECT EXISTS (SELECT FROM r WHERE k = 99)');
 is($node->safe_psql('copy', q(SELECT string_agg(k || ' ' || v, ', ' ORDER BY k) FROM r)),
 	'1 added, 2 changed, 5 added, 30 added, 99 last', 'rows of one transaction are found and changed');
 sound($node, 'r', ['k'], 'applied in one transaction', 'copy');
+
+# A worker's row is refused by the claim of a session that is rolled back, and stays.  Its
+# entry has no claim.  A session has looked for the key before that is published.
+$node->safe_psql('copy', q(ALTER DATABASE copy SET cache_batch.test_points = 'stage-insert=wait:5';
+	ALTER SUBSCRIPTION s DISABLE));
+$node->poll_query_until('copy', q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type ~ 'apply'));
+my ($claimant, $upsert) = map { $node->background_psql('copy', on_error_stop => 0) } 1 .. 2;
+$holder = $node->background_psql('copy');
+$holder->query('SELECT pg_advisory_lock(n) FROM generate_series(4, 6) n');
+$node->safe_psql('copy', 'ALTER SUBSCRIPTION s ENABLE');
+$claimant->query(q(SET cache_batch.test_points = ''));
+$claimant->query_until(qr/go/, "\\echo go
+	WITH w AS (INSERT INTO r VALUES (200, 'undone') RETURNING k)
+	SELECT pg_advisory_xact_lock_shared(4), 1 / (k - 200) FROM w;\n");
+my $waits = q(SELECT count(*) = %d FROM pg_stat_activity WHERE datname = 'copy' AND wait_event = 'advisory');
+ok($node->poll_query_until('copy', sprintf($waits, 1)), 'a session has a claim');
+$node->safe_psql('postgres', q(INSERT INTO r VALUES (200, 'applied')));
+ok($node->poll_query_until('copy', sprintf($waits, 2)), 'it refuses the row of a worker');
+$holder->query('SELECT pg_advisory_unlock(4)');
+ok($node->poll_query_until('copy', sprintf($waits, 1)), 'and is rolled back');
+$upsert->query(q(SET cache_batch.test_points = 'unique-start=wait:6'));
+$upsert->query_until(qr/go/, "\\echo go
+	INSERT INTO r VALUES (200, 'inserted') ON CONFLICT (k) DO NOTHING;\n");
+ok($node->poll_query_until('copy', sprintf($waits, 2)), 'an upsert has looked for the key');
+$holder->query('SELECT pg_advisory_unlock(5)');
+ok($node->poll_query_until('copy', 'SELECT EXISTS (SELECT FROM r WHERE k = 200)'), 'the worker goes on');
+$holder->query('SELECT pg_advisory_unlock(6)');
+$holder->quit;
+$upsert->quit;
+eval { $claimant->quit };
+is($node->safe_psql('copy', 'SELECT string_agg(v, $$, $$) FROM r WHERE k = 200'), 'applied', 'there is one row');
+sound($node, 'r', ['k'], 'applied without a claim', 'copy');
 $node->safe_psql('copy', 'ALTER SUBSCRIPTION s DISABLE; ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s');
 $node->safe_psql('postgres', q(SELECT pg_drop_replication_slot('s')));
 $node->safe_psql('postgres', 'DROP DATABASE copy; DROP TABLE l, r');
