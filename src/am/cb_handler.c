@@ -46,6 +46,9 @@ cb_handler_set_properties(IndexAmRoutine *am)
 	am->amparallelvacuumoptions = VACUUM_OPTION_PARALLEL_BULKDEL |
 		VACUUM_OPTION_PARALLEL_COND_CLEANUP;
 	am->amkeytype = InvalidOid;
+#if PG_VERSION_NUM >= 170000
+	am->amcanbuildparallel = true;
+#endif
 #if PG_VERSION_NUM >= 180000
 	am->amconsistentequality = true;
 	am->amconsistentordering = true;
