@@ -57,21 +57,29 @@ SELECT cache_batch_verify('parallel_new_k', true);
 SELECT count(*), sum(k) FROM parallel_new WHERE k > 0;
 COMMIT;
 
--- unique, from version 18 on; equal keys in parts of two processes, and in one
+-- unique, from version 18 on, with entries of rows that are dead, but not to all (A21);
+-- equal keys in parts of two processes, and in one
+CREATE TABLE parallel_dead (k int) WITH (autovacuum_enabled = off, parallel_workers = 2);
+INSERT INTO parallel_dead SELECT generate_series(1, 5000);
 CREATE FUNCTION parallel_unique() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	entries text;
 BEGIN
 	IF current_setting('server_version_num')::int < 180000 THEN
-		RETURN QUERY VALUES ('built'), ('built'), ('could not create unique index "parallel_build_t"'),
+		RETURN QUERY VALUES ('built'), ('with dead rows: t'), ('could not create unique index "parallel_build_t"'),
 			('could not create unique index "parallel_build_kn"');
 		RETURN;
 	END IF;
 	CREATE UNIQUE INDEX parallel_build_u ON parallel_build USING cachebatch (u);
 	PERFORM cache_batch_verify('parallel_build_u', true);
 	RETURN NEXT 'built';
-	UPDATE parallel_new SET k = k;
-	CREATE UNIQUE INDEX parallel_new_u ON parallel_new USING cachebatch (k);
-	PERFORM cache_batch_verify('parallel_new_u', true);
-	RETURN NEXT 'built';
+	UPDATE parallel_dead SET k = k;
+	CREATE UNIQUE INDEX parallel_dead_k ON parallel_dead USING cachebatch (k);
+	PERFORM cache_batch_verify('parallel_dead_k', true);
+	SELECT 'with dead rows: ' || left((count(DISTINCT htid) = 10000)::text, 1) INTO entries
+	FROM generate_series(1, pg_relation_size('parallel_dead_k') / 8192 - 1) b, cache_batch_page_items('parallel_dead_k', b)
+	WHERE child IS NULL AND htid IS NOT NULL;
+	RETURN NEXT entries;
 	BEGIN
 		CREATE UNIQUE INDEX parallel_build_t ON parallel_build USING cachebatch (t);
 	EXCEPTION WHEN unique_violation THEN
@@ -112,5 +120,5 @@ SELECT count(*), sum(k), sum(u) FROM parallel_build WHERE k >= 0;
 SELECT cache_batch_verify(i, true) FROM unnest('{parallel_build_k,parallel_build_tk,parallel_build_part}'::regclass[]) i;
 
 RESET ALL;
-DROP TABLE parallel_long, parallel_build, parallel_unlogged, parallel_temp, parallel_new;
+DROP TABLE parallel_long, parallel_dead, parallel_build, parallel_unlogged, parallel_temp, parallel_new;
 DROP FUNCTION parallel_who, parallel_unique, parallel_error;

@@ -8,7 +8,8 @@
  * member takes blocks of the table from a shared scan, and sorts their entries
  * with its share of maintenance_work_mem.  When all have done so the leader's
  * sort merges what they have sorted.  Equal keys of a unique index are refused
- * by the member that has both, or by the leader's merge.
+ * by the member that has both, or by the leader's merge; rows that are dead, but
+ * not to everyone, are merged by themselves, whoever has met some (A21_TEAM).
  *
  * Workers have the leader's snapshots and locks, and write nothing but files
  * of sorts, which are gone with the team's shared memory.  No entry is staged,
