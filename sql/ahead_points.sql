@@ -5,6 +5,7 @@ RESET client_min_messages;
 SET effective_io_concurrency = 16;
 SET cache_batch.test_read_ahead = on;
 SET enable_sort = off;
+SET max_parallel_workers_per_gather = 0;
 
 -- some 450 leaves, with two pages above them
 CREATE TABLE ahead (a int, b int) WITH (autovacuum_enabled = off);

@@ -55,6 +55,11 @@ extern List *cb_validate_btree_families(Oid operator, StrategyNumber strategy,
 /* cb_planner.c */
 extern void cb_planner_init(void);
 
+/* cb_turns.c */
+extern Size cb_am_estimateparallelscan(CB_ESTIMATE_PARALLEL_PARAMETERS);
+extern void cb_am_initparallelscan(void *target);
+extern void cb_am_parallelrescan(IndexScanDesc scan);
+
 /* cb_scan.c */
 extern IndexScanDesc cb_am_beginscan(Relation index, int nkeys, int norderbys);
 extern void cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,

@@ -12,40 +12,31 @@
  * that are dead, but not to everyone, may have the key of another: they have a
  * sort of their own, as in btree, and the loader takes from both in turn (A21).
  *
+ * Workers may read and sort parts of the table (cb_build_team.c); the entries
+ * are merged here, and loaded by this process alone.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/tableam.h"
-#include "am/cb_am.h"
+#include "am/cb_build.h"
 #include "bucket/cb_bucket.h"
 #include "catalog/index.h"
 #include "catalog/pg_am_d.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
-#include "nodes/execnodes.h"
+#include "optimizer/optimizer.h"
 #include "pgstat.h"
 #include "tree/cb_tree.h"
 #include "utils/backend_progress.h"
-#include "utils/tuplesort.h"
-
-#define CB_BUILD_PHASE_SCAN		2
-#define CB_BUILD_PHASE_SORT		3
-#define CB_BUILD_PHASE_LOAD		4
 
 typedef struct CbBuildState
 {
 	Relation	index;
 	CbKeyDesc	kd;
 	bool		total;			/* cb_key_is_total() */
-	Tuplesortstate *sort;
-	Tuplesortstate *dead;		/* of dead rows; NULL: they are in sort, too */
-	bool		any_dead;
-	double		index_tuples;
-
-	/* the index as the sort sees it */
-	RelationData sorted;
-	FormData_pg_class sorted_class;
+	CbBuildSorts sorts;
 } CbBuildState;
 
 /* ambuildphasename; the name is a constant, NULL if there is no such phase. */
@@ -66,29 +57,33 @@ cb_am_buildphasename(int64 phasenum)
 	return NULL;
 }
 
+/* ---------- sorting ---------- */
+
 /* Makes the index as the sort sees it. */
 static void
-cb_build_disguise(CbBuildState *state)
+cb_build_disguise(CbBuildSorts *sorts, Relation index)
 {
-	state->sorted = *state->index;
-	memcpy(&state->sorted_class, state->index->rd_rel, CLASS_TUPLE_SIZE);
-	state->sorted_class.relam = BTREE_AM_OID;
-	state->sorted.rd_rel = &state->sorted_class;
+	sorts->disguise = *index;
+	memcpy(&sorts->disguise_class, index->rd_rel, CLASS_TUPLE_SIZE);
+	sorts->disguise_class.relam = BTREE_AM_OID;
+	sorts->disguise.rd_rel = &sorts->disguise_class;
 }
 
-static void
-cb_build_begin_sorts(CbBuildState *state, Relation heap, IndexInfo *index_info)
+/* Begins sorts without entries. */
+void
+cb_build_begin_sorts(CbBuildSorts *sorts, Relation heap, Relation index,
+					 const CbBuildSortOptions *options)
 {
-	cb_build_disguise(state);
-	state->sort = tuplesort_begin_index_btree(heap, &state->sorted,
-											  index_info->ii_Unique,
-											  index_info->ii_NullsNotDistinct,
-											  maintenance_work_mem, NULL,
+	cb_build_disguise(sorts, index);
+	sorts->live = tuplesort_begin_index_btree(heap, &sorts->disguise, options->unique,
+											  options->nulls_not_distinct,
+											  options->live_mem, options->live,
 											  TUPLESORT_NONE);
-	if (index_info->ii_Unique)
-		state->dead = tuplesort_begin_index_btree(heap, &state->sorted, false,
-												  false, work_mem, NULL,
-												  TUPLESORT_NONE);
+	sorts->dead = !options->unique ? NULL :
+		tuplesort_begin_index_btree(heap, &sorts->disguise, false, false,
+									options->dead_mem, options->dead, TUPLESORT_NONE);
+	sorts->any_dead = false;
+	sorts->index_tuples = 0;
 }
 
 /* Called for each heap tuple: hands its entry to a sort. */
@@ -96,30 +91,45 @@ static void
 cb_build_callback(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 				  bool tuple_is_alive, void *arg)
 {
-	CbBuildState *state = arg;
-	bool		dead = state->dead != NULL && !tuple_is_alive;
+	CbBuildSorts *sorts = arg;
+	bool		dead = sorts->dead != NULL && !tuple_is_alive;
 
-	tuplesort_putindextuplevalues(dead ? state->dead : state->sort, index, tid,
+	tuplesort_putindextuplevalues(dead ? sorts->dead : sorts->live, index, tid,
 								  values, isnull);
-	state->any_dead |= dead;
-	state->index_tuples++;
+	sorts->any_dead |= dead;
+	sorts->index_tuples++;
+}
+
+/*
+ * Hands entries of the table to the sorts: all, or with a scan's descriptor,
+ * which it ends, those of this process's part.  Returns how many rows the table
+ * has, or the part.
+ */
+double
+cb_build_scan(CbBuildSorts *sorts, Relation heap, Relation index,
+			  IndexInfo *index_info, bool progress, TableScanDesc scan)
+{
+	return table_index_build_scan(heap, index, index_info, true, progress,
+								  cb_build_callback, sorts, scan);
+}
+
+void
+cb_build_end_sorts(CbBuildSorts *sorts)
+{
+	tuplesort_end(sorts->live);
+	if (sorts->dead != NULL)
+		tuplesort_end(sorts->dead);
 }
 
 static void
-cb_build_perform_sorts(CbBuildState *state)
+cb_build_perform_sorts(CbBuildSorts *sorts)
 {
-	tuplesort_performsort(state->sort);
-	if (state->any_dead)
-		tuplesort_performsort(state->dead);
+	tuplesort_performsort(sorts->live);
+	if (sorts->any_dead)
+		tuplesort_performsort(sorts->dead);
 }
 
-static void
-cb_build_end_sorts(CbBuildState *state)
-{
-	tuplesort_end(state->sort);
-	if (state->dead != NULL)
-		tuplesort_end(state->dead);
-}
+/* ---------- loading ---------- */
 
 /* Checks an entry, and loads it. */
 static void
@@ -135,33 +145,77 @@ cb_build_load_entry(CbBuildState *state, CbLoader *loader, IndexTuple itup)
 static void
 cb_build_load(CbBuildState *state)
 {
+	CbBuildSorts *sorts = &state->sorts;
 	CbLoader   *loader = cb_load_begin(&state->kd, CbGetFillFactor(state->index),
 									   MAIN_FORKNUM);
-	IndexTuple	itup = tuplesort_getindextuple(state->sort, true);
-	IndexTuple	dead = state->any_dead ?
-		tuplesort_getindextuple(state->dead, true) : NULL;
+	IndexTuple	itup = tuplesort_getindextuple(sorts->live, true);
+	IndexTuple	dead = sorts->any_dead ?
+		tuplesort_getindextuple(sorts->dead, true) : NULL;
 	int64		done = 0;
 
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL,
-								 (int64) state->index_tuples);
+								 (int64) sorts->index_tuples);
 	while (itup != NULL || dead != NULL)
 	{
 		if (dead == NULL ||
 			(itup != NULL && cb_key_compare(&state->kd, itup, dead) < 0))
 		{
 			cb_build_load_entry(state, loader, itup);
-			itup = tuplesort_getindextuple(state->sort, true);
+			itup = tuplesort_getindextuple(sorts->live, true);
 		}
 		else
 		{
 			cb_build_load_entry(state, loader, dead);
-			dead = tuplesort_getindextuple(state->dead, true);
+			dead = tuplesort_getindextuple(sorts->dead, true);
 		}
 		if (++done % 1024 == 0)
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
 	}
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
 	cb_load_finish(loader);
+}
+
+/* ---------- the callbacks ---------- */
+
+/*
+ * How many workers are asked for.  Before version 17 the server asks for btrees
+ * alone.
+ */
+static int
+cb_build_plan_workers(Relation heap, Relation index, const IndexInfo *index_info)
+{
+#if PG_VERSION_NUM >= 170000
+	return index_info->ii_ParallelWorkers;
+#else
+	return !IsNormalProcessingMode() ? 0 :
+		plan_create_index_workers(RelationGetRelid(heap), RelationGetRelid(index));
+#endif
+}
+
+/*
+ * Makes the entries of the table ready to be sorted, with workers, if there are
+ * some: *team is to be ended when the sorts have been.  Returns how many rows
+ * the table has.
+ */
+static double
+cb_build_collect(CbBuildState *state, Relation heap, IndexInfo *index_info,
+				 CbBuildTeam **team)
+{
+	CbBuildSortOptions options = {
+		.unique = index_info->ii_Unique,
+		.nulls_not_distinct = index_info->ii_NullsNotDistinct,
+		.live_mem = maintenance_work_mem,
+		.dead_mem = work_mem
+	};
+	int			nworkers = cb_build_plan_workers(heap, state->index, index_info);
+
+	*team = nworkers == 0 ? NULL :
+		cb_build_team_begin(heap, state->index, index_info, nworkers);
+	if (*team != NULL)
+		return cb_build_team_scan(*team, &state->sorts, &options,
+								  &index_info->ii_BrokenHotChain);
+	cb_build_begin_sorts(&state->sorts, heap, state->index, &options);
+	return cb_build_scan(&state->sorts, heap, state->index, index_info, true, NULL);
 }
 
 /*
@@ -176,6 +230,7 @@ IndexBuildResult *
 cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 {
 	CbBuildState state = {0};
+	CbBuildTeam *team;
 	IndexBuildResult *result;
 
 	cb_require_preload();
@@ -189,19 +244,19 @@ cb_am_build(Relation heap, Relation index, IndexInfo *index_info)
 	state.index = index;
 	cb_key_init(&state.kd, index);
 	state.total = cb_key_is_total(index);
-	cb_build_begin_sorts(&state, heap, index_info);
 
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_SCAN);
 	result = palloc0(sizeof(IndexBuildResult));
-	result->heap_tuples = table_index_build_scan(heap, index, index_info, true, true,
-												 cb_build_callback, &state, NULL);
+	result->heap_tuples = cb_build_collect(&state, heap, index_info, &team);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_SORT);
-	cb_build_perform_sorts(&state);
+	cb_build_perform_sorts(&state.sorts);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, CB_BUILD_PHASE_LOAD);
 	cb_build_load(&state);
-	cb_build_end_sorts(&state);
+	cb_build_end_sorts(&state.sorts);
+	if (team != NULL)
+		cb_build_team_end(team);
 
-	result->index_tuples = state.index_tuples;
+	result->index_tuples = state.sorts.index_tuples;
 	return result;
 }
 

@@ -40,12 +40,15 @@ cb_handler_set_properties(IndexAmRoutine *am)
 	am->amstorage = false;
 	am->amclusterable = true;
 	am->ampredlocks = false;	/* the server locks the whole index */
-	am->amcanparallel = false;
+	am->amcanparallel = true;
 	am->amcaninclude = true;
 	am->amusemaintenanceworkmem = false;
 	am->amparallelvacuumoptions = VACUUM_OPTION_PARALLEL_BULKDEL |
 		VACUUM_OPTION_PARALLEL_COND_CLEANUP;
 	am->amkeytype = InvalidOid;
+#if PG_VERSION_NUM >= 170000
+	am->amcanbuildparallel = true;
+#endif
 #if PG_VERSION_NUM >= 180000
 	am->amconsistentequality = true;
 	am->amconsistentordering = true;
@@ -74,6 +77,9 @@ cb_handler_set_callbacks(IndexAmRoutine *am)
 	am->amendscan = cb_am_endscan;
 	am->ammarkpos = cb_am_markpos;
 	am->amrestrpos = cb_am_restrpos;
+	am->amestimateparallelscan = cb_am_estimateparallelscan;
+	am->aminitparallelscan = cb_am_initparallelscan;
+	am->amparallelrescan = cb_am_parallelrescan;
 #if PG_VERSION_NUM >= 180000
 	am->amtranslatestrategy = bttranslatestrategy;
 	am->amtranslatecmptype = bttranslatecmptype;

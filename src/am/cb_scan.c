@@ -67,6 +67,8 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 
 	scan = RelationGetIndexScan(index, nkeys, norderbys);
 	scan->xs_itupdesc = RelationGetDescr(index);
+	/* the server sets it later, but not in scans of our own */
+	scan->parallel_scan = NULL;
 
 	so = palloc(sizeof(CbScanOpaqueData));
 	memset(so, 0, offsetof(CbScanOpaqueData, kd));

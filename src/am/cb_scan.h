@@ -185,6 +185,8 @@ typedef struct CbScanOpaqueData
 	CbRangeBounds range;		/* of the window, while it is read */
 	CbPlace		pos;			/* where the next window starts */
 	bool		possible;		/* may anything satisfy the keys? */
+	bool		passed_on;		/* of a parallel scan: it is known to all where
+								 * the next window starts */
 	bool		for_unique;		/* it is cb_unique.c's: it publishes nothing, and
 								 * does not count as one */
 	bool		has_looked;		/* through the journal, for its one value */
@@ -216,6 +218,34 @@ typedef struct CbScanOpaqueData
 } CbScanOpaqueData;
 
 typedef CbScanOpaqueData *CbScanOpaque;
+
+/*
+ * Where the next window of a parallel scan starts.  TAKEN: a process is about to
+ * find out.
+ */
+typedef enum CbTurnState
+{
+	CB_TURN_START,				/* where the scan begins */
+	CB_TURN_TAKEN,
+	CB_TURN_TUPLE,				/* beside a tuple */
+	CB_TURN_POINT,				/* at a point of the first column */
+	CB_TURN_END					/* nowhere */
+} CbTurnState;
+
+typedef struct CbTurn
+{
+	int			cond;			/* CB_TURN_POINT: the column's condition, ... */
+	int			point;			/* ... and its point */
+	bool		after;			/* CB_TURN_TUPLE: right of the tuple */
+	CbLeafHint	leaf;			/* the leaf there, if it is known */
+	PGAlignedBlock tuple;
+} CbTurn;
+
+/* cb_turns.c */
+extern CbTurnState cb_turns_take(IndexScanDesc scan, const CbTurn **turn);
+extern void cb_turns_pass_point(IndexScanDesc scan, int cond, int point);
+extern void cb_turns_pass_place(IndexScanDesc scan, const CbPlace *place);
+extern void cb_turns_end(IndexScanDesc scan);
 
 /* cb_scan_group.c */
 extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir);

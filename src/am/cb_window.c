@@ -414,9 +414,12 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			return false;
 		if (answer == CB_KEY_SKIP)
 		{
-			if (cb_window_goes_to_place(so, source->head, &nunwanted, dir))
-				return true;
-			continue;
+			if (so->passed_on ||
+				!cb_window_goes_to_place(so, source->head, &nunwanted, dir))
+				continue;
+			if (scan->parallel_scan != NULL)
+				cb_window_end_early(so, merge);
+			return true;
 		}
 		nunwanted = 0;
 		if (source->head_dead)
@@ -436,6 +439,15 @@ cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
 	CB_TEST_POINT("scan-upper-copied");
 }
 
+/* Has the leaf alone entries for the window?  Upper levels have been copied. */
+static inline bool
+cb_window_is_of_leaf(CbScanOpaque so)
+{
+	return so->upper->nruns == 0 && so->shared.nruns == 0 &&
+		(!so->in_range || so->ranges->nwanted == 0) &&
+		so->view.nchunks == 0;
+}
+
 /*
  * Is the leaf read in place?  A few entries are looked at for one that is
  * wanted.  Nothing that is read beside it takes a lock.
@@ -443,9 +455,41 @@ cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
 static inline bool
 cb_window_is_read_in_place(CbScanOpaque so)
 {
-	return so->starting && so->upper->nruns == 0 && so->shared.nruns == 0 &&
-		(!so->in_range || so->ranges->nwanted == 0) &&
-		so->view.nchunks == 0;
+	return so->starting && cb_window_is_of_leaf(so);
+}
+
+/*
+ * Passes the turn of a parallel scan on, with where the window ends; or with the
+ * next point, if the window was for one of several (I14_POINT).  Where the scan
+ * goes to otherwise is told by the entry that the window ends with (I14_GOES).
+ */
+static void
+cb_window_pass_turn(IndexScanDesc scan, ScanDirection dir, bool more)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	CbPlace    *far = ScanDirectionIsForward(dir) ? &window->hi : &window->lo;
+
+	so->passed_on = true;
+	if (more && so->for_point && window->goes && window->to.points != NULL)
+		cb_turns_pass_point(scan, window->to.points - so->keys.space.columns[0].conds,
+							window->to.point);
+	else if (more && far->bound.kind == CB_BOUND_TUPLE)
+		cb_turns_pass_place(scan, far);
+	else
+		cb_turns_end(scan);
+}
+
+/*
+ * Is it certain where the window of a parallel scan ends, before its entries are
+ * looked at?  So it is if the leaf alone has some (I14_UPPER), and the window
+ * will not be read again, as it may be in recovery.  Then it is neither short
+ * nor for one of several points, as that would be read in place.
+ */
+static inline bool
+cb_window_ends_with_leaf(CbScanOpaque so)
+{
+	return cb_window_is_of_leaf(so) && !cb_window_lost_run(so);
 }
 
 /*
@@ -505,6 +549,11 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	missed = cb_window_read_leaf(scan, dir, in_place);
 	if (!in_place)
 	{
+		if (scan->parallel_scan != NULL && cb_window_ends_with_leaf(so))
+		{
+			Assert(!so->starting && !so->for_point);
+			cb_window_pass_turn(scan, dir, true);
+		}
 		cb_scan_read_ahead(scan, dir, missed);
 		CB_TEST_POINT("scan-leaf-read");
 	}
@@ -602,6 +651,7 @@ cb_window_read(IndexScanDesc scan, ScanDirection dir)
 
 	while (cb_window_lost_run(so) || cb_window_lost_rows(scan))
 	{
+		Assert(!so->passed_on);
 		cb_window_discard(window);
 		CHECK_FOR_INTERRUPTS();
 		CB_TEST_POINT("scan-run-lost");
@@ -645,6 +695,18 @@ cb_window_begin(IndexScanDesc scan, ScanDirection dir)
 	so->ahead.point = so->pos.point;
 }
 
+/* The scan begins where its keys say. */
+static void
+cb_window_start(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	cb_keyspace_start(&so->keys.space, ScanDirectionIsForward(dir), &so->keys.place);
+	cb_place_set_keys(so, &so->pos, NULL, dir);
+	cb_window_begin(scan, dir);
+	so->ahead.hops = false;
+}
+
 /*
  * Leaves the window for what comes next in the direction: reads on, or goes to
  * where it says.
@@ -664,6 +726,94 @@ cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
 		return;
 	cb_window_begin(scan, dir);
 	so->ahead.hops = so->pos.points == NULL;
+}
+
+/*
+ * Sets so->pos beside the tuple, where a window of a parallel scan starts, or
+ * where the scan goes from there.  False if there is nothing wanted any more.
+ */
+static bool
+cb_window_start_beside(IndexScanDesc scan, ScanDirection dir, const CbTurn *turn)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	IndexTuple	tuple = (IndexTuple) turn->tuple.data;
+	CbKeyAnswer answer = cb_keys_test(&so->keys, tuple,
+									  BTreeTupleGetNAtts(tuple, scan->indexRelation), dir);
+
+	if (answer == CB_KEY_END)
+		return false;
+	if (answer == CB_KEY_SKIP && cb_keys_place_is_ordered(&so->keys.place))
+	{
+		cb_place_set_keys(so, &so->pos, tuple, dir);
+		cb_window_begin(scan, dir);
+		so->ahead.hops = so->pos.points == NULL;
+		return true;
+	}
+	cb_place_set_tuple(so, &so->pos, tuple, turn->after);
+	so->pos.leaf = turn->leaf;
+	so->pos.upper_serial = 0;
+	so->starting = false;
+	return true;
+}
+
+/*
+ * Waits for a turn of the parallel scan, and sets so->pos to where its window
+ * starts; false at the scan's end.
+ */
+static bool
+cb_window_take_turn(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	const CbTurn *turn;
+
+	so->passed_on = false;
+	so->gone_from = InvalidBlockNumber;
+	switch (cb_turns_take(scan, &turn))
+	{
+		case CB_TURN_START:
+			cb_window_start(scan, dir);
+			return true;
+		case CB_TURN_POINT:
+			cb_keyspace_go_to_point(&so->keys.space,
+									&so->keys.space.columns[0].conds[turn->cond], turn->point,
+									ScanDirectionIsForward(dir), &so->keys.place);
+			cb_place_set_keys(so, &so->pos, NULL, dir);
+			cb_window_begin(scan, dir);
+			return true;
+		case CB_TURN_TUPLE:
+			if (cb_window_start_beside(scan, dir, turn))
+				return true;
+			cb_turns_end(scan);
+			return false;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Takes turns of a parallel scan until there is a window with items.  False at
+ * the end of the scan.  There is no valid window on entry.
+ */
+static bool
+cb_window_seek_turn(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	for (;;)
+	{
+		CbWindow   *window = so->cur;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!cb_window_take_turn(scan, dir))
+			return false;
+		cb_window_read(scan, dir);
+		if (!so->passed_on)
+			cb_window_pass_turn(scan, dir, ScanDirectionIsForward(dir) ?
+								window->more_right : window->more_left);
+		if (window->nitems > 0)
+			return true;
+		cb_window_leave(scan);
+	}
 }
 
 /*
@@ -711,12 +861,11 @@ cb_window_first(IndexScanDesc scan, ScanDirection dir)
 
 	if (so->cur == NULL)
 		so->cur = cb_window_init(so, &so->first);
-	cb_keyspace_start(&so->keys.space, ScanDirectionIsForward(dir), &so->keys.place);
-	cb_place_set_keys(so, &so->pos, NULL, dir);
-	cb_window_begin(scan, dir);
-	so->ahead.hops = false;
-	so->gone_from = InvalidBlockNumber;
 	so->cur->more_left = so->cur->more_right = false;
+	if (scan->parallel_scan != NULL)
+		return cb_window_seek_turn(scan, dir);
+	cb_window_start(scan, dir);
+	so->gone_from = InvalidBlockNumber;
 	return cb_window_seek(scan, dir);
 }
 
@@ -729,6 +878,11 @@ cb_window_next(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
+	if (scan->parallel_scan != NULL)
+	{
+		cb_window_leave(scan);
+		return cb_window_seek_turn(scan, dir);
+	}
 	if (!(ScanDirectionIsForward(dir) ? so->cur->more_right : so->cur->more_left))
 	{
 		cb_window_leave(scan);

@@ -47,7 +47,8 @@ typedef enum CbWait
 	CB_WAIT_WORKERS_LEAVE,		/* a database's workers, before a command */
 	CB_WAIT_FLUSH,				/* others flush what VACUUM has to see gone */
 	CB_WAIT_POOL_ROOM,			/* room in the pool */
-	CB_WAIT_SHARED_COPY			/* another process that sorts a journal */
+	CB_WAIT_SHARED_COPY,		/* another process that sorts a journal */
+	CB_WAIT_TURN				/* another process of a parallel scan */
 } CbWait;
 
 extern uint32 cb_wait_event(CbWait wait);

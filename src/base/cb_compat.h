@@ -76,23 +76,32 @@ object_ownercheck(Oid classid, Oid objectid, Oid roleid)
 }
 #endif
 
-/* 17: old_snapshot_threshold is gone; a process's number is its place. */
+/*
+ * 17: old_snapshot_threshold is gone; a process's number is its place; who asks
+ * how much memory a parallel scan takes says for how many keys.
+ */
 #if PG_VERSION_NUM >= 170000
+#define CB_ESTIMATE_PARALLEL_PARAMETERS int nkeys, int norderbys
 #define OldSnapshotThresholdActive() false
 #define TestForOldSnapshot(snapshot, relation, page) ((void) 0)
 #else
 #define GetNumberFromPGProc(proc) ((proc)->pgprocno)
+#define CB_ESTIMATE_PARALLEL_PARAMETERS void
 #endif
 
 /*
  * 18: whoever sleeps for a cost limit says whether it is ANALYZE; ExecutorRun()
  * does not say any more whether the plan is executed once; a function that does
- * not return says so first.
+ * not return says so first; who asks how much memory a parallel scan takes says
+ * of which index; that memory has counters of the scan's, too.
  */
 #if PG_VERSION_NUM >= 180000
+#undef CB_ESTIMATE_PARALLEL_PARAMETERS
+#define CB_ESTIMATE_PARALLEL_PARAMETERS Relation index, int nkeys, int norderbys
 #define CB_EXECUTE_ONCE_PARAMETER
 #define CB_EXECUTE_ONCE
 #else
+#define ps_offset_am ps_offset
 #define vacuum_delay_point(is_analyze) vacuum_delay_point()
 #define pg_noreturn __attribute__((noreturn))
 #define CB_EXECUTE_ONCE_PARAMETER , bool execute_once

@@ -24,7 +24,8 @@ cb_wait_event(CbWait wait)
 		[CB_WAIT_WORKERS_LEAVE] = "CacheBatchWorkersLeave",
 		[CB_WAIT_FLUSH] = "CacheBatchFlush",
 		[CB_WAIT_POOL_ROOM] = "CacheBatchPoolRoom",
-		[CB_WAIT_SHARED_COPY] = "CacheBatchSharedCopy"
+		[CB_WAIT_SHARED_COPY] = "CacheBatchSharedCopy",
+		[CB_WAIT_TURN] = "CacheBatchParallelScan"
 	};
 	static uint32 events[lengthof(names)];
 

@@ -34,6 +34,7 @@ import drive
 import report
 import work_crowd
 import work_ingest
+import work_parallel
 import work_reads
 import work_standby
 import work_tight
@@ -44,7 +45,7 @@ from server import Env
 CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest.Connect,
            work_ingest.Upsert, work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
            work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
-           work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
+           work_parallel.Parallel, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
            work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_standby.Standby,
            work_standby.Replay, work_standby.RestartCopy, work_standby.TightReplay,
@@ -60,7 +61,7 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     reads mixed vacuum-10pct restart logical update
     ingest-copy-1-zipfian ingest-copy-1-ascending ingest-copy-1-uuid ingest-copy-1-text
     size-uniform size-uuid size-urls size-few size-ascending size-timestamps
-    create-index-5m copy-ascending copy-random-1 copy-random-4
+    create-index-5m parallel copy-ascending copy-random-1 copy-random-4
     big-copy big-copy-pool128 big-insert1-async big-insert1-sync any-100-big
     churn churn-key""".split()
 
@@ -156,7 +157,7 @@ def run_workload(bench, workload, writer):
 def brief(record):
     """The main figures of a record in a line."""
     words = []
-    for name, form in (("rows_per_s", "{:.0f} rows/s"), ("wal_per_row", "{:.0f} WAL B/row"),
+    for name, form in (("rows_per_s", "{:.0f} rows/s"), ("seconds", "{:.2f} s"), ("wal_per_row", "{:.0f} WAL B/row"),
                        ("written_per_row", "{:.0f} B/row written"),
                        ("read_per_row", "{:.0f} read"), ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"),
                        ("p99.9", "p99.9 {} us"), ("p99.99", "p99.99 {} us"),
@@ -229,7 +230,7 @@ def arguments():
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         description=__doc__ + "\n".join(
-            m.__doc__ for m in (work_ingest, work_reads, work_crowd, work_upkeep,
+            m.__doc__ for m in (work_ingest, work_reads, work_parallel, work_crowd, work_upkeep,
                                          work_standby, work_tight, work_unique)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "

@@ -56,7 +56,11 @@ JOINS = {
     "nestloop": " enable_hashjoin=off enable_mergejoin=off enable_material=off enable_memoize=off enable_nestloop=on",
 }
 ALL = (REFERENCE + " enable_sort=on enable_hashjoin=on enable_mergejoin=on "
-       "enable_nestloop=on enable_material=on enable_memoize=on")
+       "enable_nestloop=on enable_material=on enable_memoize=on "
+       "max_parallel_workers_per_gather=0 parallel_leader_participation=on cpu_tuple_cost=0.01")
+# parallel plans, if there are any
+PARALLEL = (" max_parallel_workers_per_gather=2 min_parallel_index_scan_size=0 min_parallel_table_scan_size=0 "
+            "parallel_setup_cost=0 parallel_tuple_cost=0 cpu_tuple_cost=1")
 
 Query = collections.namedtuple("Query", "columns where order")
 
@@ -192,6 +196,7 @@ class Checker:
         self.comparisons = 0
         self.by_index = 0           # of those explained, how many used one
         self.explained = 0
+        self.in_parallel = 0        # and of these, how many were parallel index scans
 
     def compare(self, cur, rng, table, bounds):
         name = rng.choice(sorted(QUERIES))
@@ -245,12 +250,13 @@ class Checker:
     def settle(self, cur, rng, sql, mode, kind, ordered):
         """Ask both ways; ordered: the sequence counts."""
         expected = fetch(cur, REFERENCE, sql)
-        got = fetch(cur, mode, sql)
+        got = fetch(cur, mode + self.parallel(cur, rng), sql)
         if rng.random() < 0.1 and "index" in mode:
             cur.execute("EXPLAIN " + sql)
             plan = "\n".join(row[0] for row in cur.fetchall())
             self.explained += 1
             self.by_index += " using " in plan or "Bitmap Index Scan" in plan
+            self.in_parallel += "Parallel Index" in plan
         if "ORDER BY" in sql and ordered:
             same = collections.Counter(expected) == collections.Counter(got) and self.keys_match(expected, got, sql)
         else:
@@ -260,6 +266,16 @@ class Checker:
             plan = "\n".join(row[0] for row in cur.fetchall())
             self.report("%s: %s\n%s\nexpected %d rows, got %d\n%s" % (
                 kind, sql, plan, len(expected), len(got), first_differences(expected, got)))
+
+    @staticmethod
+    def parallel(cur, rng):
+        """Settings for a share of the questions: parallel plans, with and without the leader, or forced ones."""
+        leader = rng.choice(["on", "off"])
+        forced = "debug_parallel_query" if cur.connection.server_version >= 160000 else "force_parallel_mode"
+        share = rng.random()
+        if share > 0.3:
+            return " %s=off" % forced
+        return PARALLEL + " parallel_leader_participation=%s %s=%s" % (leader, forced, "on" if share < 0.03 else "off")
 
     @staticmethod
     def keys_match(expected, got, sql):

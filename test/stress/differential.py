@@ -105,7 +105,7 @@ class Test:
             "log_min_messages": "warning", "log_line_prefix": "'%m [%p] '", "deadlock_timeout": "100ms",
             "allow_in_place_tablespaces": "on", "max_standby_streaming_delay": "-1",
             "min_parallel_table_scan_size": "64kB", "min_parallel_index_scan_size": "64kB",
-            "maintenance_work_mem": "8MB", "wal_keep_size": "1GB",
+            "maintenance_work_mem": "8MB", "max_worker_processes": 20, "max_parallel_workers": 12, "wal_keep_size": "1GB",
         }
         if self.am != "btree":
             settings["shared_preload_libraries"] = "cache_batch"
@@ -146,7 +146,8 @@ class Test:
             cur.execute("CREATE TABLE txlog (tx bigint)")
             cur.execute("CREATE TABLESPACE ts1 LOCATION ''")
             for table in self.tables:
-                cur.execute("CREATE TABLE %s (%s) WITH (fillfactor = 80)" % (table, COLUMNS))
+                cur.execute("CREATE TABLE %s (%s) WITH (fillfactor = 80%s)" % (
+                    table, COLUMNS, ", parallel_workers = 2" if table == "t1" else ""))
             cur.execute("ALTER TABLE t1 ADD CONSTRAINT t1_key UNIQUE (id)")
             self.unique = self.am == "btree" or conn.server_version >= 180000
             cur.execute("CREATE TABLE tu (k int%s, w int, n int)" % ("" if self.unique else " UNIQUE"))
@@ -475,8 +476,9 @@ class Test:
         print("seed: %s" % self.seed)
         print("operations: %d" % self.operations)
         print("comparisons: %d" % sum(c.comparisons for c in explained))
-        print("plans looked at: %d, by index: %d" % (sum(c.explained for c in explained),
-                                                    sum(c.by_index for c in explained)))
+        print("plans looked at: %d, by index: %d, in parallel: %d" % (
+            sum(c.explained for c in explained), sum(c.by_index for c in explained),
+            sum(c.in_parallel for c in explained)))
         print("checks: %s" % dict(self.checks))
         print("differences: %d" % len(self.differences))
         if self.differences:
