@@ -12,7 +12,8 @@
  *	- else when the window has been read, as it may end earlier, or tell where
  *	  the scan goes.
  *
- * Others wait meanwhile.  They hold no lock and no pin, and can be cancelled.
+ * Others wait meanwhile.  They hold no lock, and no pin of the index, and can be
+ * cancelled.
  * Who has the turn waits for nobody who waits for it.  If it fails the query
  * does, and the server ends the others.
  *

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xlog.h"
 #include "am/cb_window.h"
 #include "flush/cb_flush.h"
@@ -120,14 +121,14 @@ cb_window_acquire_none(CbScanOpaque so, Snapshot snapshot, CbPos tail)
 /*
  * How many pages a scan reads by itself that has found no room in the shared
  * copy: all, if the index cannot have one, else what so many times work_mem
- * takes.
+ * takes.  A parallel worker makes no set of buckets, so it does not know.
  */
 #define CB_WINDOW_OWN_FACTOR	16
 
 static inline uint64
 cb_window_own_pages(Relation rel)
 {
-	if (cb_set_find(rel) == NULL && !RecoveryInProgress())
+	if (cb_set_find(rel) == NULL && !RecoveryInProgress() && !IsParallelWorker())
 		return CB_COPY_ALL_PAGES;
 	return Max(cb_journal_pages_in((uint64) work_mem * CB_WINDOW_OWN_FACTOR),
 			   CB_WINDOW_OWN_PAGES);

@@ -25,7 +25,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include "access/parallel.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
 #include "bucket/cb_bucket.h"
@@ -730,7 +730,7 @@ static bool
 cb_set_is_possible(Relation rel)
 {
 	return cb_pool != NULL &&
-		!IsInParallelMode() &&
+		!IsParallelWorker() &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		rel->rd_createSubid == InvalidSubTransactionId &&
 		rel->rd_newRelfilelocatorSubid == InvalidSubTransactionId &&
