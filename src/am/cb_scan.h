@@ -23,6 +23,7 @@
 #include "bucket/cb_entry_cache.h"
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
+#include "tree/cb_tree.h"
 
 /* a window takes this many entries of upper levels at most */
 #define CB_WINDOW_UPPER_MAX		1024
@@ -181,6 +182,10 @@ typedef struct CbScanOpaqueData
 	CbBucketView view;			/* while a window is read */
 	CbSharedView shared;		/* while a window is read: what upper lacks */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
+	bool		locks;			/* is the transaction serializable? */
+	int			nlocked_values; /* values that it has locked, one by one */
+	CbLockedRange locked;		/* what it has locked for the window, while it
+								 * is read */
 	bool		in_range;		/* the window has a range in ranges */
 	CbRangeBounds range;		/* of the window, while it is read */
 	CbPlace		pos;			/* where the next window starts */

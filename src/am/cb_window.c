@@ -3,7 +3,8 @@
  * cb_window.c
  *	  Reading an index scan's windows, and leaving them.
  *
- * To read the window that starts at a bound:
+ * To read the window that starts at a bound (a serializable transaction locks it
+ * first: cb_window_lock.c):
  *
  *	1. every upper level is copied, uppermost first (cb_window_levels);
  *	2. the leaf beyond the bound is copied under its share lock;
@@ -497,6 +498,7 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	bool		missed = false;
 	bool		more;
 
+	cb_window_lock(scan, dir);
 	cb_window_copy_levels(scan, dir);
 	in_place = cb_window_is_read_in_place(so);
 	cached = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_cached(scan);

@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_predicate.c
+ *	  What serializable transactions lock of an index, and look for.
+ *
+ * A reader locks the range of keys that it reads, before it reads any level; a
+ * writer looks for such locks after its entries can be read by all (A2).  So of
+ * a reader that misses an entry the writer meets the lock, and the server is
+ * told of the conflict; one that finds the entry meets the row.  The locks are
+ * the server's predicate locks, of two kinds:
+ *
+ *	- of a downlink: the range of keys from its separator to the next one.  It
+ *	  is named by the block that the downlink leads to; a root that is a leaf
+ *	  stands for all keys.  Mostly that is a leaf's range, as with btree.
+ *	- of a value: all entries with a first column of one hash.  It is named by
+ *	  the hash, as a block that no index has, and is for who wants one value
+ *	  and nothing else.
+ *
+ * Why a downlink and not the leaf itself: a writer need not come to the leaf,
+ * which it has no other reason to read; and all that changes which downlink a
+ * key belongs to is done with the page of level 1 locked exclusively, or the
+ * root if that is a leaf:
+ *
+ *	- a downlink is inserted, or a root put above the first leaf (cb_split.c);
+ *	- a separator falls (cb_redistribute.c);
+ *	- a downlink is taken out (cb_unlink.c).
+ *
+ * The locks go with the keys: whoever does that has them copied first, under
+ * that lock (A31).  A reader locks, and a writer looks, with that page locked in
+ * share mode (A30).  So from when a reader has locked a range on, each key of it
+ * belongs to a downlink that the reader has locked, and a writer that comes
+ * later meets that lock.  One that came earlier had published before.
+ *
+ * The reader's window ends with the range that it locked (A32): the leaf that it
+ * comes to may have got more since.
+ *
+ * A value's lock moves nowhere.  A hash serves where filters' do (A10).
+ *
+ * A block that is used again may bring locks of the range that it was for, and
+ * two values may have one hash: then more conflicts are found than there are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "base/cb_counts.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+#include "tree/cb_tree.h"
+
+/* a downlink, in a page that is locked */
+typedef struct CbDownlink
+{
+	BlockNumber block;			/* where it leads to */
+	IndexTuple	low;			/* its range; NULL: infinite */
+	IndexTuple	high;
+} CbDownlink;
+
+/* The block that stands for a value: no index is so large.  Not InvalidBlockNumber. */
+static inline BlockNumber
+cb_predicate_value_block(uint32 hash)
+{
+	return ((BlockNumber) 1 << 31) + hash % (((BlockNumber) 1 << 31) - 1);
+}
+
+/*
+ * The downlink of what lies beside the bound, and the page that has it, pinned
+ * and share-locked.  The caller holds no page lock.  Comparison functions run.
+ */
+static Buffer
+cb_predicate_find(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
+				  Snapshot snapshot, CbDescent *descent, CbDownlink *downlink)
+{
+	Buffer		buf = cb_tree_descend_to_downlink(kd, bound, dir, snapshot, descent);
+	Page		page = BufferGetPage(buf);
+	OffsetNumber off;
+
+	*downlink = (CbDownlink) {.block = BufferGetBlockNumber(buf)};
+	if (CbPageIsLeaf(page))
+		return buf;
+	off = cb_tree_search_page(kd, bound, page, dir);
+	downlink->block = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
+	if (off > CbPageFirstItem(page))
+		downlink->low = CbPageGetTuple(page, off);
+	else if (descent != NULL)
+		downlink->low = descent->low;
+	if (off < PageGetMaxOffsetNumber(page))
+		downlink->high = CbPageGetTuple(page, off + 1);
+	else if (!CbPageIsRightmost(page))
+		downlink->high = CbPageGetHighKey(page);
+	return buf;
+}
+
+/*
+ * Locks a range of keys that begins [ends] at the bound, or before [after] it, for
+ * a transaction that is serializable.  *range gets where it ends in the scan's
+ * direction, palloc'd, and a leaf to begin at.
+ *
+ * descent: the scan's.  No page is locked on entry or on exit.  Comparison
+ * functions run.  An error if there is no room for the lock.
+ */
+void
+cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
+						Snapshot snapshot, CbDescent *descent, CbLockedRange *range)
+{
+	CbDownlink	downlink;
+	IndexTuple	end;
+	Buffer		buf;
+
+	descent->want_low = ScanDirectionIsBackward(dir);
+	buf = cb_predicate_find(kd, bound, dir, snapshot, descent, &downlink);
+	PredicateLockPage(kd->rel, downlink.block, snapshot);
+	end = ScanDirectionIsForward(dir) ? downlink.high : downlink.low;
+	range->end = end != NULL ? CopyIndexTuple(end) : NULL;
+	range->leaf = (CbLeafHint) {downlink.block, InvalidBuffer, cb_counts_reuses(kd->rel)};
+	UnlockReleaseBuffer(buf);
+}
+
+/* Locks all entries whose first column has the hash. */
+void
+cb_predicate_lock_value(Relation rel, uint32 hash, Snapshot snapshot)
+{
+	PredicateLockPage(rel, cb_predicate_value_block(hash), snapshot);
+}
+
+/* Looks for locks of the entries' values. */
+static void
+cb_predicate_check_values(CbKeyDesc *kd, const CbSortEntry *entries, int n)
+{
+	BlockNumber last = InvalidBlockNumber;
+
+	if (kd->hash == CB_HASH_NONE && cb_key_prepare_hash(kd) == CB_HASH_NONE)
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		bool		isnull;
+		Datum		value = index_getattr(entries[i].itup, 1, kd->tupdesc, &isnull);
+		BlockNumber block;
+
+		if (isnull)
+			continue;
+		block = cb_predicate_value_block(cb_key_hash(kd, value));
+		if (block != last)
+			CheckForSerializableConflictIn(kd->rel, NULL, block);
+		last = block;
+	}
+}
+
+/*
+ * Tells the server of conflicts with those who have locked what these entries,
+ * which are sorted, belong to.  They can be read by all, and a full barrier has
+ * come since.  Or they were refused, and the caller wants to know.
+ *
+ * Does nothing for a transaction that is not serializable.  No page is locked
+ * on entry or on exit; the caller has a snapshot or a transaction id.
+ * Comparison functions run.  Raises the error of a conflict, if this
+ * transaction is to fail.
+ */
+void
+cb_predicate_check(CbKeyDesc *kd, const CbSortEntry *entries, int n)
+{
+	int			i = 0;
+
+	if (!IsolationIsSerializable() || RelationUsesLocalBuffers(kd->rel))
+		return;
+	cb_predicate_check_values(kd, entries, n);
+	while (i < n)
+	{
+		CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = entries[i].itup};
+		CbDownlink	downlink;
+		Buffer		buf = cb_predicate_find(kd, &bound, ForwardScanDirection, NULL,
+											NULL, &downlink);
+
+		CheckForSerializableConflictIn(kd->rel, NULL, downlink.block);
+		do
+			i++;
+		while (i < n && (downlink.high == NULL ||
+						 cb_key_compare(kd, entries[i].itup, downlink.high) < 0));
+		UnlockReleaseBuffer(buf);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Keys that belong to one downlink are about to belong to another one: who has
+ * locked the one has locked the other as well.  The page of level 1 that says
+ * so is exclusively locked, or the root if that is a leaf.  Not in a critical
+ * section.
+ */
+void
+cb_predicate_transfer(Relation rel, BlockNumber from, BlockNumber to)
+{
+	PredicateLockPageSplit(rel, from, to);
+}
