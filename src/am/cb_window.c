@@ -498,7 +498,6 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	bool		missed = false;
 	bool		more;
 
-	cb_window_lock(scan, dir);
 	cb_window_copy_levels(scan, dir);
 	in_place = cb_window_is_read_in_place(so);
 	cached = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_cached(scan);
@@ -548,6 +547,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
 	{
+		cb_window_lock(scan, dir);
 		more = cb_window_read_levels(scan, dir);
 	}
 	PG_FINALLY();
