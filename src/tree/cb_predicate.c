@@ -7,7 +7,7 @@
  * writer looks for such locks after its entries can be read by all (A2).  So of
  * a reader that misses an entry the writer meets the lock, and the server is
  * told of the conflict; one that finds the entry meets the row.  The locks are
- * the server's predicate locks, of two kinds:
+ * the server's predicate locks, of three kinds:
  *
  *	- of a downlink: the range of keys from its separator to the next one.  It
  *	  is named by the block that the downlink leads to; a root that is a leaf
@@ -15,6 +15,11 @@
  *	- of a value: all entries with a first column of one hash.  It is named by
  *	  the hash, as a block that no index has, and is for who wants one value
  *	  and nothing else.
+ *	- of cells: where the first column is a number, or like one, so that it has
+ *	  an exact abbreviation, all numbers are cut into cells, of each of several
+ *	  sizes.  A few cells that lie next to each other are for who wants a range
+ *	  that is much shorter than a downlink's: a packed leaf has several times
+ *	  as many entries as one of btree.  They are named as values are.
  *
  * Why a downlink and not the leaf itself: a writer need not come to the leaf,
  * which it has no other reason to read; and all that changes which downlink a
@@ -34,10 +39,12 @@
  * The reader's window ends with the range that it locked (A32): the leaf that it
  * comes to may have got more since.
  *
- * A value's lock moves nowhere.  A hash serves where filters' do (A10).
+ * Values' and cells' locks move nowhere; a writer looks for its values' and for
+ * their cells of all sizes (A30).  Hashes serve where filters' do (A10).
  *
  * A block that is used again may bring locks of the range that it was for, and
- * two values may have one hash: then more conflicts are found than there are.
+ * two values or cells may have one hash: then more conflicts are found than there
+ * are.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,9 +52,17 @@
 
 #include "base/cb_base.h"
 #include "base/cb_counts.h"
+#include "core/cb_mix.h"
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "tree/cb_tree.h"
+
+/* cells of 2^4 numbers, 2^8, ... 2^60 */
+#define CB_CELL_BITS	4
+#define CB_CELL_SIZES	15
+
+/* a range is locked by so many cells at most */
+#define CB_CELLS_MAX	4
 
 /* a downlink, in a page that is locked */
 typedef struct CbDownlink
@@ -62,6 +77,13 @@ static inline BlockNumber
 cb_predicate_value_block(uint32 hash)
 {
 	return ((BlockNumber) 1 << 31) + hash % (((BlockNumber) 1 << 31) - 1);
+}
+
+/* The block that stands for a cell of numbers that differ in the last bits only. */
+static inline BlockNumber
+cb_predicate_cell_block(uint64 cell, int bits)
+{
+	return cb_predicate_value_block((uint32) (cb_mix(cb_mix(cell) + bits) >> 32));
 }
 
 /*
@@ -92,26 +114,74 @@ cb_predicate_find(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 	return buf;
 }
 
+/* The abbreviation of a separator's first column; false: there is none. */
+static bool
+cb_predicate_abbreviate(const CbKeyDesc *kd, IndexTuple separator, uint64 *abbrev)
+{
+	bool		isnull;
+	Datum		value;
+
+	if (separator == NULL || BTreeTupleGetNAtts(separator, kd->rel) == 0)
+		return false;
+	value = index_getattr(separator, 1, kd->tupdesc, &isnull);
+	if (!isnull)
+		(void) cb_key_abbreviate(kd, value, abbrev);
+	return !isnull;
+}
+
+/*
+ * Locks the cells of numbers that are all within a downlink's range; false: that
+ * has no advantage over locking it.
+ */
+static bool
+cb_predicate_lock_cells(const CbKeyDesc *kd, const CbDownlink *downlink,
+						const CbNumbers *numbers, Snapshot snapshot)
+{
+	int			bits = CB_CELL_BITS;
+	uint64		low;
+	uint64		high;
+
+	if (!cb_predicate_abbreviate(kd, downlink->low, &low) ||
+		!cb_predicate_abbreviate(kd, downlink->high, &high) ||
+		numbers->low < low || numbers->high > high)
+		return false;
+	while (bits <= CB_CELL_SIZES * CB_CELL_BITS &&
+		   (numbers->high >> bits) - (numbers->low >> bits) >= CB_CELLS_MAX)
+		bits += CB_CELL_BITS;
+	if (bits > CB_CELL_SIZES * CB_CELL_BITS ||
+		((numbers->high >> bits) - (numbers->low >> bits) + 1) << bits > high - low)
+		return false;
+	for (uint64 cell = numbers->low >> bits; cell <= numbers->high >> bits; cell++)
+		PredicateLockPage(kd->rel, cb_predicate_cell_block(cell, bits), snapshot);
+	return true;
+}
+
 /*
  * Locks a range of keys that begins [ends] at the bound, or before [after] it, for
  * a transaction that is serializable.  *range gets where it ends in the scan's
- * direction, palloc'd, and a leaf to begin at.
+ * direction, palloc'd, and a leaf to begin at.  numbers: what the scan wants of the
+ * first column, if it is of numbers, or NULL; it may be that which is locked, and
+ * then has no end.
  *
  * descent: the scan's.  No page is locked on entry or on exit.  Comparison
  * functions run.  An error if there is no room for the lock.
  */
 void
 cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
-						Snapshot snapshot, CbDescent *descent, CbLockedRange *range)
+						Snapshot snapshot, CbDescent *descent,
+						const CbNumbers *numbers, CbLockedRange *range)
 {
 	CbDownlink	downlink;
-	IndexTuple	end;
+	IndexTuple	end = NULL;
 	Buffer		buf;
 
 	descent->want_low = ScanDirectionIsBackward(dir);
 	buf = cb_predicate_find(kd, bound, dir, snapshot, descent, &downlink);
-	PredicateLockPage(kd->rel, downlink.block, snapshot);
-	end = ScanDirectionIsForward(dir) ? downlink.high : downlink.low;
+	if (numbers == NULL || !cb_predicate_lock_cells(kd, &downlink, numbers, snapshot))
+	{
+		PredicateLockPage(kd->rel, downlink.block, snapshot);
+		end = ScanDirectionIsForward(dir) ? downlink.high : downlink.low;
+	}
 	range->end = end != NULL ? CopyIndexTuple(end) : NULL;
 	range->leaf = (CbLeafHint) {downlink.block, InvalidBuffer, cb_counts_reuses(kd->rel)};
 	UnlockReleaseBuffer(buf);
@@ -124,14 +194,37 @@ cb_predicate_lock_value(Relation rel, uint32 hash, Snapshot snapshot)
 	PredicateLockPage(rel, cb_predicate_value_block(hash), snapshot);
 }
 
-/* Looks for locks of the entries' values. */
+/*
+ * Looks for locks of the cells that the value is in, but for those that the last
+ * one was in, which are in last.
+ */
+static void
+cb_predicate_check_cells(const CbKeyDesc *kd, Datum value, BlockNumber *last)
+{
+	uint64		abbrev = 0;
+
+	(void) cb_key_abbreviate(kd, value, &abbrev);
+	for (int i = 0; i < CB_CELL_SIZES; i++)
+	{
+		int			bits = CB_CELL_BITS * (i + 1);
+		BlockNumber block = cb_predicate_cell_block(abbrev >> bits, bits);
+
+		if (block != last[i])
+			CheckForSerializableConflictIn(kd->rel, NULL, block);
+		last[i] = block;
+	}
+}
+
+/* Looks for locks of the entries' values, and of their cells. */
 static void
 cb_predicate_check_values(CbKeyDesc *kd, const CbSortEntry *entries, int n)
 {
 	BlockNumber last = InvalidBlockNumber;
+	BlockNumber last_cells[CB_CELL_SIZES];
 
 	if (kd->hash == CB_HASH_NONE && cb_key_prepare_hash(kd) == CB_HASH_NONE)
 		return;
+	memset(last_cells, 0xff, sizeof(last_cells));
 	for (int i = 0; i < n; i++)
 	{
 		bool		isnull;
@@ -144,6 +237,8 @@ cb_predicate_check_values(CbKeyDesc *kd, const CbSortEntry *entries, int n)
 		if (block != last)
 			CheckForSerializableConflictIn(kd->rel, NULL, block);
 		last = block;
+		if (kd->hash == CB_HASH_ABBREV)
+			cb_predicate_check_cells(kd, value, last_cells);
 	}
 }
 

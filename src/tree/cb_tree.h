@@ -225,9 +225,17 @@ typedef struct CbLockedRange
 	CbLeafHint	leaf;			/* its lower bound is not right of the scan's */
 } CbLockedRange;
 
+/* a range of the first column's values, by their exact abbreviations */
+typedef struct CbNumbers
+{
+	uint64		low;
+	uint64		high;			/* inclusive */
+} CbNumbers;
+
 extern void cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound,
 									ScanDirection dir, Snapshot snapshot,
-									CbDescent *descent, CbLockedRange *range);
+									CbDescent *descent, const CbNumbers *numbers,
+									CbLockedRange *range);
 extern void cb_predicate_lock_value(Relation rel, uint32 hash, Snapshot snapshot);
 extern void cb_predicate_check(CbKeyDesc *kd, const CbSortEntry *entries, int n);
 extern void cb_predicate_transfer(Relation rel, BlockNumber from, BlockNumber to);
