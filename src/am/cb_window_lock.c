@@ -3,11 +3,10 @@
  * cb_window_lock.c
  *	  What a scan of a serializable transaction locks before it reads a window.
  *
- * A value, if the scan wants nothing but that, or a few cells, if it wants a short
- * range of numbers; else the range of a downlink (tree/cb_predicate.c), with which
- * the window ends.  All levels are read after
- * that, for each window; so is the journal of an index without buckets, which
- * other scans read once (A34).
+ * A value, if the scan wants nothing but that, or a few cells, if it wants a
+ * short range of numbers; else the range of a downlink (tree/cb_predicate.c), with
+ * which the window ends.  All levels are read after that, for each window; so is
+ * the journal of an index without buckets, which other scans read once (A34).
  *
  *-------------------------------------------------------------------------
  */
