@@ -183,7 +183,6 @@ typedef struct CbScanOpaqueData
 	CbSharedView shared;		/* while a window is read: what upper lacks */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		locks;			/* is the transaction serializable? */
-	int			nlocked; /* windows for which it has locked something */
 	CbLockedRange locked;		/* what it has locked for the window, while it
 								 * is read */
 	bool		in_range;		/* the window has a range in ranges */

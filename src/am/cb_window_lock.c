@@ -12,15 +12,31 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "am/cb_window.h"
 #include "storage/predicate.h"
 
 /*
- * Values or ranges that a scan locks one by one.  If it wants more they may be
- * neighbours, and the server has no room for many locks: it would lock the whole
- * index.
+ * Windows of an index that a transaction locks by values or cells.  If it reads
+ * more they may be neighbours, and the server has no room for many locks: it would
+ * lock the whole index.
  */
 #define CB_LOCKED_MAX	16
+
+/* May another one be locked so? */
+static bool
+cb_window_count_locked(Relation rel)
+{
+	CbRelCache *cache = cb_rel_cache(rel);
+	TimestampTz began = GetCurrentTransactionStartTimestamp();
+
+	if (cache->locking_since != began)
+	{
+		cache->locking_since = began;
+		cache->nlocked = 0;
+	}
+	return cache->nlocked++ < CB_LOCKED_MAX;
+}
 
 /*
  * Does the scan want a range of the first column's values that have exact
@@ -72,7 +88,7 @@ cb_window_lock(IndexScanDesc scan, ScanDirection dir)
 	so->locks = CheckForSerializableConflictOutNeeded(rel, scan->xs_snapshot);
 	if (likely(!so->locks))
 		return;
-	few = so->nlocked++ < CB_LOCKED_MAX;
+	few = cb_window_count_locked(rel);
 	if (few && so->keys.space.ncolumns == 1 && cb_window_find_hash(so, dir, &hash))
 		cb_predicate_lock_value(rel, hash, scan->xs_snapshot);
 	else
