@@ -61,8 +61,8 @@
 #define CB_CELL_BITS	4
 #define CB_CELL_SIZES	15
 
-/* a range is locked by so many cells at most */
-#define CB_CELLS_MAX	4
+/* a range is locked by so many cells at most: the server has room for few locks */
+#define CB_CELLS_MAX	2
 
 /* a downlink, in a page that is locked */
 typedef struct CbDownlink

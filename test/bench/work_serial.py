@@ -60,7 +60,8 @@ class Serializable:
 
     def run(self, method, repeat):
         cluster = self.bench.clone(self.template(method))
-        cluster.start(self.bench.env.settings(method, self.bench.memory))
+        cluster.start(self.bench.env.settings(method, self.bench.memory,
+                                              max_pred_locks_per_transaction="1024"))
         failed = []
         tps, _ = drive.pgbench(cluster, [SCRIPT.format(keys=KEYS - 1, reads=READS[self.name])],
                                seconds=self.bench.args.seconds, clients=SESSIONS,
