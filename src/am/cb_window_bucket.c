@@ -62,16 +62,21 @@ cb_window_find_hash(CbScanOpaque so, ScanDirection dir, uint32 *hash)
 	return true;
 }
 
-/* The hash of the window's one value tells which chunks can be left out. */
+/*
+ * The hash of the window's one value tells which chunks can be left out.  Where it
+ * is one of several and they are, or no other is locked (A32), the window ends with
+ * it.
+ */
 void
 cb_window_set_hash(CbScanOpaque so, ScanDirection dir)
 {
 	CbBucketView *view = &so->view;
+	bool		several = so->pos.points != NULL && so->pos.points->n > 1;
 
 	view->has_hash = (cb_set_find(so->kd.rel) != NULL ||
 					  cb_rel_cache(so->kd.rel)->range_root != 0) &&
 		cb_window_find_hash(so, dir, &view->hash);
-	so->for_point = view->has_hash && so->pos.points != NULL && so->pos.points->n > 1;
+	so->for_point = several && (view->has_hash || so->locks_value);
 }
 
 /*

@@ -3,7 +3,8 @@
  * cb_window_lock.c
  *	  What a scan of a serializable transaction locks before it reads a window.
  *
- * A value, if the scan wants nothing but that, or a few cells, if it wants a
+ * A value, if the window is for nothing but that: the scan wants no other, or the
+ * window ends with it (cb_window_set_hash).  Or a few cells, if the scan wants a
  * short range of numbers; else the range of a downlink (tree/cb_predicate.c), with
  * which the window ends.  All levels are read after that, for each window; so is
  * the journal of an index without buckets, which other scans read once (A34).
@@ -17,15 +18,18 @@
 #include "storage/predicate.h"
 
 /*
- * Windows of an index that a transaction locks by values or cells.  If it reads
- * more they may be neighbours, and the server has no room for many locks: it would
- * lock the whole index.
+ * With so many locks of values and cells of an index a transaction locks downlinks
+ * only.  If it reads more they may be neighbours, and the server has no room for
+ * many locks: it would lock the whole index.
  */
-#define CB_LOCKED_MAX	16
+#define CB_LOCKED_MAX	15
 
-/* May another one be locked so? */
-static bool
-cb_window_count_locked(Relation rel)
+/*
+ * How many the transaction has locked, with n more.  Those that it locks again count
+ * again.
+ */
+static int
+cb_window_count_locked(Relation rel, int n)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
 	TimestampTz began = GetCurrentTransactionStartTimestamp();
@@ -35,7 +39,7 @@ cb_window_count_locked(Relation rel)
 		cache->locking_since = began;
 		cache->nlocked = 0;
 	}
-	return cache->nlocked++ < CB_LOCKED_MAX;
+	return cache->nlocked += n;
 }
 
 /*
@@ -69,7 +73,8 @@ cb_window_find_numbers(CbScanOpaque so, CbNumbers *numbers)
 /*
  * Locks what the window that starts at so->pos will be read of, if the
  * transaction is serializable.  Nothing has been read for it; so->locked.end is
- * where it has to end, in the memory context of the window's reading.  Going
+ * where it has to end, in the memory context of the window's reading, or it has to
+ * end with its value, if so->locks_value.  Going
  * forward so->pos gets a leaf to begin at.
  *
  * No page is locked.  Comparison functions run.  Raises the error of a
@@ -85,11 +90,14 @@ cb_window_lock(IndexScanDesc scan, ScanDirection dir)
 	bool		few;
 
 	so->locked.end = NULL;
+	so->locks_value = false;
 	so->locks = CheckForSerializableConflictOutNeeded(rel, scan->xs_snapshot);
 	if (likely(!so->locks))
 		return;
-	few = cb_window_count_locked(rel);
-	if (few && so->keys.space.ncolumns == 1 && cb_window_find_hash(so, dir, &hash))
+	few = cb_window_count_locked(rel, 0) < CB_LOCKED_MAX;
+	so->locks_value = few && so->keys.space.ncolumns == 1 &&
+		cb_window_find_hash(so, dir, &hash);
+	if (so->locks_value)
 		cb_predicate_lock_value(rel, hash, scan->xs_snapshot);
 	else
 	{
@@ -99,6 +107,7 @@ cb_window_lock(IndexScanDesc scan, ScanDirection dir)
 		if (ScanDirectionIsForward(dir))
 			so->pos.leaf = so->locked.leaf;
 	}
+	(void) cb_window_count_locked(rel, so->locks_value ? 1 : so->locked.ncells);
 	CB_TEST_POINT("scan-locked");
 }
 

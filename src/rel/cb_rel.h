@@ -48,7 +48,7 @@ typedef struct CbRelCache
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
 	bool		total;			/* ... cb_key_is_total() */
 	TimestampTz locking_since;	/* a serializable transaction's beginning, ... */
-	int			nlocked;		/* ... which has locked so many windows */
+	int			nlocked;		/* ... which has locked so many values and cells */
 	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/),
 											 * which alone reads it; 0 to
 											 * begin with */

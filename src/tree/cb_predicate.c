@@ -130,10 +130,10 @@ cb_predicate_abbreviate(const CbKeyDesc *kd, IndexTuple separator, uint64 *abbre
 }
 
 /*
- * Locks the cells of numbers that are all within a downlink's range; false: that
- * has no advantage over locking it.
+ * Locks the cells of numbers that are all within a downlink's range; how many.  0:
+ * that has no advantage over locking it.
  */
-static bool
+static int
 cb_predicate_lock_cells(const CbKeyDesc *kd, const CbDownlink *downlink,
 						const CbNumbers *numbers, Snapshot snapshot)
 {
@@ -144,16 +144,16 @@ cb_predicate_lock_cells(const CbKeyDesc *kd, const CbDownlink *downlink,
 	if (!cb_predicate_abbreviate(kd, downlink->low, &low) ||
 		!cb_predicate_abbreviate(kd, downlink->high, &high) ||
 		numbers->low < low || numbers->high > high)
-		return false;
+		return 0;
 	while (bits <= CB_CELL_SIZES * CB_CELL_BITS &&
 		   (numbers->high >> bits) - (numbers->low >> bits) >= CB_CELLS_MAX)
 		bits += CB_CELL_BITS;
 	if (bits > CB_CELL_SIZES * CB_CELL_BITS ||
 		((numbers->high >> bits) - (numbers->low >> bits) + 1) << bits > high - low)
-		return false;
+		return 0;
 	for (uint64 cell = numbers->low >> bits; cell <= numbers->high >> bits; cell++)
 		PredicateLockPage(kd->rel, cb_predicate_cell_block(cell, bits), snapshot);
-	return true;
+	return (int) ((numbers->high >> bits) - (numbers->low >> bits)) + 1;
 }
 
 /*
@@ -177,7 +177,9 @@ cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound, ScanDirection
 
 	descent->want_low = ScanDirectionIsBackward(dir);
 	buf = cb_predicate_find(kd, bound, dir, snapshot, descent, &downlink);
-	if (numbers == NULL || !cb_predicate_lock_cells(kd, &downlink, numbers, snapshot))
+	range->ncells = numbers == NULL ? 0 :
+		cb_predicate_lock_cells(kd, &downlink, numbers, snapshot);
+	if (range->ncells == 0)
 	{
 		PredicateLockPage(kd->rel, downlink.block, snapshot);
 		end = ScanDirectionIsForward(dir) ? downlink.high : downlink.low;
@@ -282,6 +284,11 @@ cb_predicate_check(CbKeyDesc *kd, const CbSortEntry *entries, int n)
  * locked the one has locked the other as well.  The page of level 1 that says
  * so is exclusively locked, or the root if that is a leaf.  Not in a critical
  * section.
+ *
+ * If the server has no room for the copies it locks the whole index for who has
+ * locked the one, but in trying it loses all locks of the other one, which, unless
+ * that is new, others may hold (DeleteLockTarget() in the server's predicate.c).
+ * So it is with btree where a page is deleted, and nothing here can prevent it.
  */
 void
 cb_predicate_transfer(Relation rel, BlockNumber from, BlockNumber to)

@@ -223,6 +223,7 @@ typedef struct CbLockedRange
 	IndexTuple	end;			/* in the scan's direction, palloc'd; NULL: it
 								 * has none */
 	CbLeafHint	leaf;			/* its lower bound is not right of the scan's */
+	int			ncells;			/* so many were locked in its place, or 0 */
 } CbLockedRange;
 
 /* a range of the first column's values, by their exact abbreviations */
