@@ -39,7 +39,7 @@ cb_handler_set_properties(IndexAmRoutine *am)
 	am->amsearchnulls = true;
 	am->amstorage = false;
 	am->amclusterable = true;
-	am->ampredlocks = false;	/* the server locks the whole index */
+	am->ampredlocks = true;		/* cb_window_lock.c, tree/cb_predicate.c */
 	am->amcanparallel = true;
 	am->amcaninclude = true;
 	am->amusemaintenanceworkmem = false;

@@ -23,6 +23,7 @@
 #include "bucket/cb_entry_cache.h"
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
+#include "tree/cb_tree.h"
 
 /* a window takes this many entries of upper levels at most */
 #define CB_WINDOW_UPPER_MAX		1024
@@ -181,6 +182,10 @@ typedef struct CbScanOpaqueData
 	CbBucketView view;			/* while a window is read */
 	CbSharedView shared;		/* while a window is read: what upper lacks */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
+	bool		locks;			/* is the transaction serializable? */
+	CbLockedRange locked;		/* what it has locked for the window, while it
+								 * is read, ... */
+	bool		locks_value;	/* ... or it is one value that is locked */
 	bool		in_range;		/* the window has a range in ranges */
 	CbRangeBounds range;		/* of the window, while it is read */
 	CbPlace		pos;			/* where the next window starts */
@@ -191,8 +196,9 @@ typedef struct CbScanOpaqueData
 								 * does not count as one */
 	bool		has_looked;		/* through the journal, for its one value */
 	bool		for_point;		/* the window's levels were asked for the point
-								 * of pos only, of several: it tells nothing
-								 * of the others */
+								 * of pos only, of several, or that is all
+								 * that is locked: it tells nothing of the
+								 * others */
 	bool		starting;		/* it has had no window since it began, or
 								 * since it has gone to a place of its keys */
 	BlockNumber gone_from;		/* the leaf that it has left for such a place,

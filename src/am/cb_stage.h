@@ -24,8 +24,9 @@
  *	   metapage.  It is compared with the index's at publication only: entries
  *	   of another build are discarded, unless the change of build may still be
  *	   rolled back; then they stay.
- *	e) Entries leave a stage only once they are readable and in WAL.  An error
- *	   before that leaves the stage as it was.
+ *	e) Entries leave a stage only once they are readable and in WAL, and have no
+ *	   conflict with a serializable transaction.  An error before that leaves
+ *	   the stage as it was.
  *	f) While comparison functions may run for a publication, the stage is
  *	   marked: they can neither scan the index nor insert into it.
  *	g) An entry of a row that may die before its (sub)transaction ends is

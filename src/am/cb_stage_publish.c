@@ -16,7 +16,6 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "flush/cb_queue.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -210,8 +209,9 @@ cb_publish_is_direct(Relation rel)
 }
 
 /*
- * Sorts a copy of the entries and sends it to the tree or to the journal.
- * Comparison functions run here, and may raise errors or run SQL.
+ * Sorts a copy of the entries and sends it to the tree or to the journal, then
+ * looks for conflicts of serializable transactions.  Comparison functions run
+ * here, and may raise errors or run SQL.
  */
 static void
 cb_publish_sorted(CbPublication *pub)
@@ -237,6 +237,15 @@ cb_publish_sorted(CbPublication *pub)
 		cb_publish_to_tree(pub, &kd, entries, pub->n);
 	else
 		cb_publish_to_journal(pub, &kd, entries);
+
+	/*
+	 * Readers that start after this see the entries: pairs with the barrier
+	 * that a scan has before it reads the journal's end (A15).  Before the
+	 * locks of readers are looked for, too (A2).
+	 */
+	pg_memory_barrier();
+	CB_TEST_POINT("publish-readable");
+	cb_predicate_check(&kd, entries, pub->n);
 }
 
 /* Comparison functions may run for the stage from now on (f). */
@@ -346,18 +355,6 @@ cb_publish_segments(CbPublication *pub)
 	cb_stat_add_oid(stage->indexoid, CB_STAT_STAGED, taken);
 	if (pub->n == 0)
 		return;
-
-	/*
-	 * Readers that start after this see the entries: pairs with the barrier
-	 * that a scan has before it reads the journal's end (A15).
-	 */
-	pg_memory_barrier();
-
-	/*
-	 * The check before aminsert came too early: a reader may have looked for
-	 * the key since, and not have found it (A2).
-	 */
-	CheckForSerializableConflictIn(pub->rel, NULL, InvalidBlockNumber);
 	cb_publish_check_limit(pub);
 	CB_TEST_POINT("publish-done");
 }
@@ -372,8 +369,9 @@ cb_publish_segments(CbPublication *pub)
  * commit it is left to the next insertion of this backend.  Never waits for
  * flushes of others (B4), but may for room in the pool, a while, if workers
  * pause.  An error before the entries are readable leaves the stage as it was;
- * one of a serialization conflict or a flush comes after, and they are
- * readable all the same (e).
+ * so does one of a serialization conflict, which comes after: what is not
+ * rolled back is published again, and looked at again (A33).  One of a flush
+ * comes when they have left the stage (e).
  */
 void
 cb_stage_publish(CbStage *stage, Relation index, int min_level)

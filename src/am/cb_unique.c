@@ -47,7 +47,6 @@
 #include "miscadmin.h"
 #include "rel/cb_rel.h"
 #include "storage/lmgr.h"
-#include "storage/predicate.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -355,13 +354,37 @@ cb_unique_wait_for_claim(CbStage *stage, const CbUniqueEntry *entry, int owner)
 	cb_claim_wait(RelationGetRelid(entry->index), owner);
 }
 
+/*
+ * Looks for conflicts of serializable transactions as if the entry were added:
+ * their error would explain more, as the other row is not visible.
+ */
+static void
+cb_unique_check_conflict(CbStage *stage, const CbUniqueEntry *entry)
+{
+	CbKeyDesc	kd;
+	CbSortEntry sorted;
+
+	cb_key_init(&kd, entry->index);
+	sorted.itup = cb_key_form_entry(entry->index, entry->values, entry->isnull,
+									entry->tid);
+	cb_stage_mark(stage);
+	PG_TRY();
+	{
+		cb_predicate_check(&kd, &sorted, 1);
+	}
+	PG_FINALLY();
+	{
+		cb_stage_unmark(stage);
+	}
+	PG_END_TRY();
+}
+
 pg_noreturn static void
-cb_unique_report(const CbUniqueEntry *entry)
+cb_unique_report(CbStage *stage, const CbUniqueEntry *entry)
 {
 	char	   *key;
 
-	/* a serialization failure would explain more: the other row is not visible */
-	CheckForSerializableConflictIn(entry->index, NULL, InvalidBlockNumber);
+	cb_unique_check_conflict(stage, entry);
 	key = BuildIndexValueDescription(entry->index, entry->values, entry->isnull);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNIQUE_VIOLATION),
@@ -489,7 +512,7 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 		else if (entry->check == UNIQUE_CHECK_PARTIAL)
 			return false;
 		else
-			cb_unique_report(entry);
+			cb_unique_report(stage, entry);
 	}
 }
 

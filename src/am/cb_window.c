@@ -3,7 +3,8 @@
  * cb_window.c
  *	  Reading an index scan's windows, and leaving them.
  *
- * To read the window that starts at a bound:
+ * To read the window that starts at a bound (a serializable transaction locks it
+ * first: cb_window_lock.c):
  *
  *	1. every upper level is copied, uppermost first (cb_window_levels);
  *	2. the leaf beyond the bound is copied under its share lock;
@@ -595,6 +596,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
 	{
+		cb_window_lock(scan, dir);
 		more = cb_window_read_levels(scan, dir);
 	}
 	PG_FINALLY();

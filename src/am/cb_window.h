@@ -18,7 +18,12 @@ extern void cb_place_set_keys(CbScanOpaque so, CbPlace *place,
 							  IndexTuple entry, ScanDirection dir);
 extern void cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src);
 
+/* cb_window_lock.c */
+extern void cb_window_lock(IndexScanDesc scan, ScanDirection dir);
+extern bool cb_window_journal_is_old(const CbScanOpaqueData *so);
+
 /* cb_window_bucket.c */
+extern bool cb_window_find_hash(CbScanOpaque so, ScanDirection dir, uint32 *hash);
 extern void cb_window_set_hash(CbScanOpaque so, ScanDirection dir);
 extern void cb_window_copy_bucket(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_open_bucket(CbScanOpaque so, CbMerge *merge,

@@ -41,31 +41,42 @@ cb_window_get_value(CbScanOpaque so, ScanDirection dir, const CbKeysType **type,
 }
 
 /*
- * Does the window want entries with one value in the first column?  Then their
- * hash tells which chunks can be left out.  A value of another type may have
- * another hash, so it is made one of the column's type, if it is an integer, or
- * has none.
+ * Does the window want entries with one value in the first column, and has that
+ * a hash?  A value of another type may have another hash, so it is made one of the
+ * column's type, if it is an integer, or has none.
+ */
+bool
+cb_window_find_hash(CbScanOpaque so, ScanDirection dir, uint32 *hash)
+{
+	const CbKeysType *type;
+	Datum		value;
+
+	if (!cb_window_get_value(so, dir, &type, &value))
+		return false;
+	if (OidIsValid(type->type) && !cb_key_convert_integer(type->operator.fn_oid, &value))
+		return false;
+	if (so->kd.hash == CB_HASH_NONE &&
+		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
+		return false;
+	*hash = cb_key_hash(&so->kd, value);
+	return true;
+}
+
+/*
+ * The hash of the window's one value tells which chunks can be left out.  Where it
+ * is one of several and they are, or no other is locked (A32), the window ends with
+ * it.
  */
 void
 cb_window_set_hash(CbScanOpaque so, ScanDirection dir)
 {
 	CbBucketView *view = &so->view;
-	const CbKeysType *type;
-	Datum		value;
+	bool		several = so->pos.points != NULL && so->pos.points->n > 1;
 
-	view->has_hash = so->for_point = false;
-	if ((cb_set_find(so->kd.rel) == NULL &&
-		 cb_rel_cache(so->kd.rel)->range_root == 0) ||
-		!cb_window_get_value(so, dir, &type, &value))
-		return;
-	if (OidIsValid(type->type) && !cb_key_convert_integer(type->operator.fn_oid, &value))
-		return;
-	if (so->kd.hash == CB_HASH_NONE &&
-		cb_key_prepare_hash(&so->kd) == CB_HASH_NONE)
-		return;
-	view->hash = cb_key_hash(&so->kd, value);
-	view->has_hash = true;
-	so->for_point = so->pos.points != NULL && so->pos.points->n > 1;
+	view->has_hash = (cb_set_find(so->kd.rel) != NULL ||
+					  cb_rel_cache(so->kd.rel)->range_root != 0) &&
+		cb_window_find_hash(so, dir, &view->hash);
+	so->for_point = several && (view->has_hash || so->locks_value);
 }
 
 /*

@@ -74,14 +74,18 @@ cb_window_has_value(CbScanOpaque so, IndexTuple itup)
 		points->compare(points, (uintptr_t) value, points->values[so->pos.point]) == 0;
 }
 
-/* Have the bucket and the range buffer all that there may be of the value? */
+/*
+ * Have the bucket and the range buffer all that there may be of the value, and
+ * what a serializable transaction has locked?
+ */
 static bool
 cb_window_has_whole_value(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	return cb_window_ends_value(scan, so->view.hi) &&
-		cb_window_ends_value(scan, so->range.high);
+		cb_window_ends_value(scan, so->range.high) &&
+		cb_window_ends_value(scan, so->locked.end);
 }
 
 /*

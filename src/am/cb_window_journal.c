@@ -300,16 +300,18 @@ cb_window_pin_shared(CbScanOpaque so)
 
 /*
  * Once after a rescan, and again if the index has got or lost its buckets
- * since, if the shared copy is not what it was, or if a piece is used up: tail
- * and head are read with the snapshot taken.  What was acquired before is given
- * up: windows have copies of what they hold.
+ * since, if the shared copy is not what it was, if a piece is used up, or, for a
+ * serializable transaction, if the index has no buckets (A34): tail and head are
+ * read with the snapshot taken.  What was acquired before is given up: windows
+ * have copies of what they hold.
  */
 static void
 cb_window_get_upper(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Snapshot	snapshot = scan->xs_snapshot;
-	bool		same = so->upper != NULL && so->upper_attach_id == so->view.attach_id;
+	bool		same = so->upper != NULL && so->upper_attach_id == so->view.attach_id &&
+		!cb_window_journal_is_old(so);
 
 	if (same && cb_window_upper_reaches(so, dir) && cb_window_pin_shared(so))
 		return;

@@ -191,7 +191,8 @@ cb_window_clip_at(CbScanOpaque so, CbPlace *far, bool forward, IndexTuple bound,
  * Ends the window where the bucket's range ends, or the range buffer's, if
  * that is nearer than the leaf's bound; returns whether it is.  These were
  * bounds of leaves once, so they seldom are: where a leaf has taken over its
- * left neighbour's range, or a part of it.  Of a bucket of which only the first
+ * left neighbour's range, or a part of it.  So it is with what a serializable
+ * transaction has locked (A32).  Of a bucket of which only the first
  * entry was copied nothing is known beyond that; of a journal of which a piece
  * was read, nothing beyond its end.
  */
@@ -204,6 +205,7 @@ cb_window_clip(CbScanOpaque so, CbPlace *far, bool forward)
 								forward ? so->view.hi : so->view.lo, false);
 	clipped |= cb_window_clip_at(so, far, forward,
 								 forward ? so->range.high : so->range.low, false);
+	clipped |= cb_window_clip_at(so, far, forward, so->locked.end, false);
 	clipped |= cb_window_clip_at(so, far, forward, so->view.end, forward);
 	if (so->upper->dir != NoMovementScanDirection)
 		clipped |= cb_window_clip_at(so, far, forward, so->upper->end, !forward);

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
 #include "page/cb_page.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
@@ -46,6 +47,8 @@ typedef struct CbRelCache
 	BlockNumber range_root;		/* 0: there was none */
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
 	bool		total;			/* ... cb_key_is_total() */
+	TimestampTz locking_since;	/* a serializable transaction's beginning, ... */
+	int			nlocked;		/* ... which has locked so many values and cells */
 	uint64		upper[CB_REL_UPPER_WORDS];	/* an upper layer's (bucket/),
 											 * which alone reads it; 0 to
 											 * begin with */

@@ -340,6 +340,8 @@ cb_redistribute_apply(const CbRedistribute *redist)
 		cb_redistribute_link(redist, i, cycleid);
 	if (wal)
 		XLogEnsureRecordSpace(1 + redist->nparts, 0);
+	cb_predicate_transfer(redist->kd->rel, BufferGetBlockNumber(redist->bufs[0]),
+						  BufferGetBlockNumber(redist->bufs[1]));
 
 	CB_TEST_POINT("redistribute-before");
 	START_CRIT_SECTION();

@@ -448,6 +448,41 @@ cb_tree_descend(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 }
 
 /*
+ * The same, to the page with the downlink of that position: of level 1, or the
+ * root if it is a leaf, which then has all positions, also those that it has
+ * given to a new page, of which no root tells yet.
+ */
+Buffer
+cb_tree_descend_to_downlink(const CbKeyDesc *kd, const CbBound *bound,
+							ScanDirection dir, Snapshot snapshot,
+							CbDescent *descent)
+{
+	for (;;)
+	{
+		CbRelCache *cache = cb_rel_cache(kd->rel);
+		int			level;
+		Buffer		buf;
+
+		if (cache->root != InvalidBlockNumber && cache->root_level > 0)
+			return cb_tree_descend_to(kd, bound, dir, 1, snapshot, descent);
+		buf = cb_search_get_root(kd->rel, BUFFER_LOCK_SHARE, BUFFER_LOCK_SHARE,
+								 snapshot, &level);
+		if (level == 0 && (CbPageGetOpaque(BufferGetPage(buf))->flags & CBP_ROOT) != 0)
+		{
+			if (descent)
+				descent->low = NULL;
+			return buf;
+		}
+
+		/* the root is higher by now, and the metapage says so */
+		UnlockReleaseBuffer(buf);
+		cache = cb_rel_cache(kd->rel);
+		if (cache->root_level == 0)
+			cache->root = InvalidBlockNumber;
+	}
+}
+
+/*
  * A leaf that is known by its block, or the one that has taken over its range:
  * pinned and share-locked.  The buffer of the hint is not used.  The caller
  * has had a snapshot or a transaction id since it learned of the block, holds

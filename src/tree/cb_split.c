@@ -652,6 +652,21 @@ cb_split_insert_by_split(const CbKeyDesc *kd, Buffer parent_buf,
 }
 
 /*
+ * The children are to have downlinks of their own, by which what serializable
+ * transactions have locked is named; up to now their keys are the first page's.
+ * The parent is locked, or there is none yet and that page is the root (A31).
+ */
+static void
+cb_split_transfer_locks(Relation rel, const CbMissing *missing)
+{
+	if (!CbPageIsLeaf(BufferGetPage(missing->bufs[0])))
+		return;
+	for (int i = 0; i < missing->n; i++)
+		cb_predicate_transfer(rel, BufferGetBlockNumber(missing->bufs[0]),
+							  BTreeTupleGetDownLink(missing->downlinks[i]));
+}
+
+/*
  * Gives the parent its missing downlinks, and releases their pages.  On entry
  * all of missing->bufs are exclusively locked, and on exit nothing is.  Goes
  * up the tree by recursion if parents have to be split as well: each level
@@ -670,8 +685,10 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 	check_stack_depth();
 	if (CbPageGetOpaque(left)->flags & CBP_ROOT)
 	{
-		int			n = cb_split_new_root(kd, missing);
+		int			n;
 
+		cb_split_transfer_locks(kd->rel, missing);
+		n = cb_split_new_root(kd, missing);
 		missing->n -= n;
 		memmove(missing->downlinks, missing->downlinks + n,
 				sizeof(IndexTuple) * missing->n);
@@ -687,6 +704,7 @@ cb_split_insert_downlinks(const CbKeyDesc *kd, CbMissing *missing)
 	off = cb_split_parent_offset(kd, BufferGetPage(parent_buf), &bound, missing);
 	cb_tree_check_still_locked(kd->rel, parent_buf);
 	cb_tree_check_still_locked(kd->rel, missing->bufs[0]);
+	cb_split_transfer_locks(kd->rel, missing);
 	for (int i = 0; i < missing->n; i++)
 		len += MAXALIGN(IndexTupleSize(missing->downlinks[i]));
 

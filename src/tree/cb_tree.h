@@ -85,6 +85,9 @@ extern Buffer cb_tree_descend(const CbKeyDesc *kd, const CbBound *bound,
 extern Buffer cb_tree_descend_to(const CbKeyDesc *kd, const CbBound *bound,
 								 ScanDirection dir, int target_level,
 								 Snapshot snapshot, CbDescent *descent);
+extern Buffer cb_tree_descend_to_downlink(const CbKeyDesc *kd, const CbBound *bound,
+										  ScanDirection dir, Snapshot snapshot,
+										  CbDescent *descent);
 extern Buffer cb_tree_read_leaf(Relation rel, const CbLeafHint *hint,
 								Snapshot snapshot);
 extern void cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
@@ -211,6 +214,32 @@ typedef struct CbCompactRange
 extern void cb_tree_compact_go_on(Relation rel, CbCompactRange *range,
 								  BlockNumber leaf);
 extern void cb_tree_compact(const CbKeyDesc *kd, CbCompactRange *range);
+
+/* cb_predicate.c */
+
+/* What a serializable transaction has locked of an index, for a scan. */
+typedef struct CbLockedRange
+{
+	IndexTuple	end;			/* in the scan's direction, palloc'd; NULL: it
+								 * has none */
+	CbLeafHint	leaf;			/* its lower bound is not right of the scan's */
+	int			ncells;			/* so many were locked in its place, or 0 */
+} CbLockedRange;
+
+/* a range of the first column's values, by their exact abbreviations */
+typedef struct CbNumbers
+{
+	uint64		low;
+	uint64		high;			/* inclusive */
+} CbNumbers;
+
+extern void cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound,
+									ScanDirection dir, Snapshot snapshot,
+									CbDescent *descent, const CbNumbers *numbers,
+									CbLockedRange *range);
+extern void cb_predicate_lock_value(Relation rel, uint32 hash, Snapshot snapshot);
+extern void cb_predicate_check(CbKeyDesc *kd, const CbSortEntry *entries, int n);
+extern void cb_predicate_transfer(Relation rel, BlockNumber from, BlockNumber to);
 
 /* cb_prewarm.c */
 extern int64 cb_tree_prewarm(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi);

@@ -470,6 +470,7 @@ cb_unlink_pages(Relation rel, CbUnlinkPages *pages, Page merged)
 		xlrec.next[i] = CbPageGetOpaque(BufferGetPage(pages->page[i]))->next;
 	if (RelationNeedsWAL(rel))
 		XLogEnsureRecordSpace(2 * pages->npages + xlrec.merged, 0);
+	cb_predicate_transfer(rel, BufferGetBlockNumber(pages->page[0]), xlrec.next[0]);
 
 	CB_TEST_POINT("unlink-before");
 	START_CRIT_SECTION();

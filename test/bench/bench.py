@@ -36,6 +36,7 @@ import work_crowd
 import work_ingest
 import work_parallel
 import work_reads
+import work_serial
 import work_standby
 import work_tight
 import work_unique
@@ -47,7 +48,8 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest
            work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
            work_parallel.Parallel, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
-           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_standby.Standby,
+           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
+           work_serial.Serializable, work_standby.Standby,
            work_standby.Replay, work_standby.RestartCopy, work_standby.TightReplay,
            work_tight.Ingest,
            work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
@@ -63,13 +65,13 @@ DEFAULT = """ingest-copy-4-uniform ingest-copy-1-uniform ingest-insert100-1-unif
     size-uniform size-uuid size-urls size-few size-ascending size-timestamps
     create-index-5m parallel copy-ascending copy-random-1 copy-random-4
     big-copy big-copy-pool128 big-insert1-async big-insert1-sync any-100-big
-    churn churn-key""".split()
+    churn churn-key serializable-point serializable-range""".split()
 
 FIELDS = ["workload", "state", "method", "repeat", "rows", "seconds", "rows_per_s",
           "wal_per_row", "written_per_row", "read_per_row", "cpu_us_per_row", "tps", "p50", "p95", "p99", "p99.9",
           "p99.99", "max", "query_us",
           "longest_batch_ms", "filled", "pending_bytes", "start_ms", "answer_ms",
-          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "index_bytes",
+          "first_query_ms", "second_query_ms", "cancel_ms", "catch_up_ms", "applied", "failed_per_1000", "index_bytes",
           "cold_bytes", "compacted", "data_x", "index_x", "flushed", "leaf_visits", "leaf_share", "spilled",
           "private_bytes"]
 
@@ -159,7 +161,7 @@ def brief(record):
     words = []
     for name, form in (("rows_per_s", "{:.0f} rows/s"), ("seconds", "{:.2f} s"), ("wal_per_row", "{:.0f} WAL B/row"),
                        ("written_per_row", "{:.0f} B/row written"),
-                       ("read_per_row", "{:.0f} read"), ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"),
+                       ("read_per_row", "{:.0f} read"), ("cpu_us_per_row", "{:.2f} us/row"), ("tps", "{:.0f} tps"), ("failed_per_1000", "{:.2f} of 1000 failed"),
                        ("p99.9", "p99.9 {} us"), ("p99.99", "p99.99 {} us"),
                        ("query_us", "{:.0f} us a query"), ("max", "max {} us"),
                        ("longest_batch_ms", "batch {:.0f} ms"), ("answer_ms", "answer {:.0f} ms"),
@@ -230,8 +232,8 @@ def arguments():
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         description=__doc__ + "\n".join(
-            m.__doc__ for m in (work_ingest, work_reads, work_parallel, work_crowd, work_upkeep,
-                                         work_standby, work_tight, work_unique)))
+            m.__doc__ for m in (work_ingest, work_reads, work_parallel, work_crowd, work_serial,
+                                work_upkeep, work_standby, work_tight, work_unique)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "
         "alone, or with its state; `all` for the whole matrix; default: " + " ".join(DEFAULT))

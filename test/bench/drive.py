@@ -102,12 +102,13 @@ def read_logs(directory):
 
 
 def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
-            log=False, options="", clients=CLIENTS, rate=None, connect=False):
+            log=False, options="", clients=CLIENTS, rate=None, connect=False, failed=None):
     """Runs scripts with equal weight from two clients, or as many as are given,
     as fast as they can or at a rate of transactions a second; connect: each
     transaction in a session of its own.
 
-    Returns transactions a second and, if logged, the sorted latencies.
+    Returns transactions a second and, if logged, the sorted latencies.  failed: a
+    list to which is added how many of 1 000 transactions could not be serialized.
     """
     with workspace(cluster) as directory:
         command = [os.path.join(cluster.env.bindir, "pgbench"), "-n", "-M", "prepared",
@@ -125,6 +126,8 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
             command += ["-R", str(rate)]
         if connect:
             command += ["-C"]
+        if failed is not None:
+            command += ["--failures-detailed"]
         if log:
             command += ["-l", "--log-prefix", os.path.join(directory, "log")]
         done = subprocess.run(command + ["postgres"], text=True, stdin=subprocess.DEVNULL,
@@ -133,6 +136,9 @@ def pgbench(cluster, scripts, variables=None, seconds=None, transactions=None,
         rate = re.search(r"tps = ([0-9.]+)", done.stdout)
         if done.returncode or not rate:
             raise RuntimeError("pgbench failed:\n" + done.stdout[-3000:])
+        if failed is not None:
+            share = re.search(r"serialization failures: \d+ \(([0-9.]+)%\)", done.stdout)
+            failed.append(10 * float(share[1]))
         return float(rate[1]), read_logs(directory) if log else []
 
 

@@ -58,6 +58,8 @@ LIMITS = [
     ("64 sessions of 50-row INSERTs: rows/s", "crowd", "", "rows_per_s", ">=", 1.0),
     ("longest VACUUM beside 64 sessions of INSERTs (us)", "crowd", "vacuum", "max", "<=", 1.0),
     ("longest SELECT beside 64 sessions of INSERTs (us)", "crowd", "select", "max", "<=", 1.0),
+    ("serializable, look-ups: failures", "serializable-point", "", "failed_per_1000", "<=", 1.1),
+    ("serializable, ranges: failures", "serializable-range", "", "failed_per_1000", "<=", 1.1),
     ("VACUUM, 10 % dead, full pool: time", "vacuum-10pct", "", "seconds", "<=", 1.1),
     ("standby, entries waiting: first query of a session (ms; aim 1.2)", "standby", "session",
      "first_query_ms", "<=", 2.0),
@@ -145,7 +147,8 @@ COLUMNS = [("rows/s", "rows_per_s", "{:.0f}"), ("tps", "tps", "{:.0f}"),
            ("CPU us/row", "cpu_us_per_row", "{:.2f}"), ("p50 us", "p50", "{:.0f}"),
            ("p95", "p95", "{:.0f}"), ("p99", "p99", "{:.0f}"), ("p99.9", "p99.9", "{:.0f}"),
            ("p99.99", "p99.99", "{:.0f}"),
-           ("max", "max", "{:.0f}"), ("longest batch ms", "longest_batch_ms", "{:.0f}")]
+           ("max", "max", "{:.0f}"), ("longest batch ms", "longest_batch_ms", "{:.0f}"),
+           ("failed of 1000", "failed_per_1000", "{:.2f}")]
 
 METHODS = ["heap", "btree", "hash", "cachebatch", "other", "unbuffered"]
 
