@@ -422,7 +422,7 @@ cb_suite_unit()
 
 	mapfile -t tests < <(cb_asked_tests unit)
 	cp -a "$CB_TREE" "$CB_WORK/build-unit"
-	cb_limited make -C "$CB_WORK/build-unit/test/unit" check ONLY="${tests[*]}" \
+	cb_limited make -j"$(nproc)" -C "$CB_WORK/build-unit/test/unit" check ONLY="${tests[*]}" \
 		>"$log" 2>&1 || status=$?
 	cb_count_closing_line unit "$log" "$status"
 }
