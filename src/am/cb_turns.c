@@ -13,9 +13,8 @@
  *	  the scan goes.
  *
  * Others wait meanwhile.  They hold no lock, and no pin of the index, and can be
- * cancelled.
- * Who has the turn waits for nobody who waits for it.  If it fails the query
- * does, and the server ends the others.
+ * cancelled.  Who has the turn waits for nobody who waits for it.  If it fails the
+ * query does, and the server ends the others.
  *
  * A place is a bound beside an entry, or at a separator, so that it needs no
  * memory of a process; what the scan's keys say of it the next process finds out
