@@ -12,6 +12,7 @@ import glob
 import os
 import re
 import sys
+from collections import Counter
 
 # specs without their last permutation
 SHORTER = ["insert-conflict-specconflict"]
@@ -20,6 +21,7 @@ TABLE = re.compile(r"CREATE (?:TEMPORARY )?TABLE (\w+)\s*\([^;]*;", re.I)
 TABLE_KEY = re.compile(r",\s*(?:CONSTRAINT \w+ )?PRIMARY KEY \(([^)]*)\)(\s*INCLUDE\s*\([^)]*\))?", re.I)
 COLUMN_KEY = re.compile(r"(\w+)(\s+\w+(?: NOT NULL)?)\s+(PRIMARY KEY|UNIQUE)", re.I)
 ADD_KEY = re.compile(r"ALTER TABLE (\w+) ADD PRIMARY KEY \((\w+)\);", re.I)
+STEP = re.compile(r"^step (\w+)\s*\{[^}]*\}\n", re.M)
 INDEX = re.compile(r"CREATE (UNIQUE )?INDEX (CONCURRENTLY )?(\w+ )?ON \w+\s*\(", re.I)
 
 
@@ -50,11 +52,14 @@ def convert(text):
 
 
 def copy(name, source, target, convert_text, last):
-    """Copies a file; that of a spec in SHORTER without what begins with the last such line."""
+    """Copies a file; that of a spec in SHORTER without what begins with the last such line,
+    and without the steps that are not used then."""
     with open(source, encoding="utf-8") as file:
         text = convert_text(file.read())
     if name in SHORTER:
         text = text[:text.rindex("\n" + last)]
+        once = {word for word, n in Counter(re.findall(r"\w+", text)).items() if n == 1}
+        text = STEP.sub(lambda step: "" if step.group(1) in once else step.group(0), text)
     with open(os.path.join(target, os.path.basename(source)), "w", encoding="utf-8") as file:
         file.write(text)
     return text
