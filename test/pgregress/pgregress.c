@@ -6,8 +6,9 @@
  * A test tool, never installed with the extension.  Preloaded after
  * cache_batch, it looks at each utility statement before the server does, and
  * changes the access method of a CREATE INDEX that would make a plain btree:
- * not a unique one, not one that belongs to a constraint, and (unless
- * pgregress.explicit_btree is on) not one whose text names USING btree.
+ * not one that belongs to a constraint, not a unique one (unless
+ * pgregress.unique is on), and not one whose text names USING btree (unless
+ * pgregress.explicit_btree is on).
  *
  * Invariant: the caller's parse tree is never changed, as it may be kept in a
  * cached plan and run again under other settings.
@@ -33,6 +34,7 @@ PG_MODULE_MAGIC;
 void		_PG_init(void);
 
 static bool pgregress_enabled = true;
+static bool pgregress_unique = false;
 static bool pgregress_explicit_btree = false;
 static bool pgregress_adopt = false;
 static ProcessUtility_hook_type prev_process_utility;
@@ -66,7 +68,8 @@ wants_cachebatch(PlannedStmt *pstmt, const char *query)
 	if (!pgregress_enabled || !IsA(pstmt->utilityStmt, IndexStmt))
 		return false;
 	stmt = (IndexStmt *) pstmt->utilityStmt;
-	if (stmt->unique || stmt->primary || stmt->isconstraint ||
+	if (stmt->primary || stmt->isconstraint ||
+		(stmt->unique && !pgregress_unique) ||
 		stmt->accessMethod == NULL || strcmp(stmt->accessMethod, "btree") != 0)
 		return false;
 	if (!pgregress_explicit_btree &&
@@ -130,6 +133,10 @@ _PG_init(void)
 	DefineCustomBoolVariable("pgregress.enabled",
 							 "Makes CREATE INDEX cachebatch.",
 							 NULL, &pgregress_enabled, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgregress.unique",
+							 "Changes CREATE UNIQUE INDEX too.",
+							 NULL, &pgregress_unique, false,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgregress.explicit_btree",
 							 "Changes an explicit USING btree too.",
