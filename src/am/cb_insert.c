@@ -29,13 +29,16 @@ typedef struct CbInsertState
 	CbStage    *stage;
 	Size		fixed_len;		/* cb_key_fixed_len() of the index */
 	CbUniqueState *unique;		/* NULL: nothing was checked yet */
-	bool		refuses_alone;	/* may no other index refuse a row?  For rows that
-								 * may be speculative */
+	bool		is_alone;		/* cb_insert_is_alone(), if rows may be
+								 * speculative */
 } CbInsertState;
 
-/* Has the table no unique or exclusion index but this one? */
+/*
+ * Has the table no other index that may refuse a row, or run functions while one
+ * is added?
+ */
 static bool
-cb_insert_refuses_alone(Relation index, Relation heap)
+cb_insert_is_alone(Relation index, Relation heap)
 {
 	List	   *indexes = RelationGetIndexList(heap);
 	bool		alone = true;
@@ -50,8 +53,10 @@ cb_insert_refuses_alone(Relation index, Relation heap)
 		if (!HeapTupleIsValid(tuple))
 			continue;
 		form = (Form_pg_index) GETSTRUCT(tuple);
-		if ((form->indisunique || form->indisexclusion) &&
-			form->indexrelid != RelationGetRelid(index))
+		if (form->indexrelid != RelationGetRelid(index) &&
+			(form->indisunique || form->indisexclusion ||
+			 !heap_attisnull(tuple, Anum_pg_index_indexprs, NULL) ||
+			 !heap_attisnull(tuple, Anum_pg_index_indpred, NULL)))
 			alone = false;
 		ReleaseSysCache(tuple);
 	}
@@ -70,8 +75,8 @@ cb_insert_get_state(Relation index, Relation heap, IndexInfo *index_info)
 		state = MemoryContextAllocZero(index_info->ii_Context,
 									   sizeof(CbInsertState));
 		state->fixed_len = cb_key_fixed_len(index);
-		state->refuses_alone = index->rd_index->indisunique &&
-			cb_nesting.speculative > 0 && cb_insert_refuses_alone(index, heap);
+		state->is_alone = index->rd_index->indisunique &&
+			cb_nesting.speculative > 0 && cb_insert_is_alone(index, heap);
 		index_info->ii_AmCache = state;
 	}
 	if (state->stage == NULL || state->generation != cb_stage_generation)
@@ -112,8 +117,9 @@ cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
  * executor; there the commit does it.
  *
  * Of a unique index also if it may not be unique, as it has no claim then; if
- * another index may refuse its row, which would leave a claim for nothing; and if
- * others would wait for claims to more than its key.
+ * another index may refuse its speculative row, which would leave a claim for
+ * nothing, or run functions, which may wait; and if others would wait for claims
+ * to more than its key.
  */
 static inline bool
 cb_insert_must_write_through(const CbInsertState *state,
@@ -123,7 +129,7 @@ cb_insert_must_write_through(const CbInsertState *state,
 	if (cb_stage_committing || !is_unique)
 		return true;
 	if (entry->check != UNIQUE_CHECK_NO && cb_nesting.speculative > 0 &&
-		!state->refuses_alone)
+		!state->is_alone)
 		return true;
 	if (state->unique != NULL && !cb_unique_may_stage(state->unique))
 		return true;
