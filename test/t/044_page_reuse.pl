@@ -312,6 +312,7 @@ foreach my $round (1 .. 3)
 	pack_leaves('b');
 	use_again('b');
 	$primary->safe_psql('postgres', "INSERT INTO b SELECT i * 50 + $round, repeat(md5(i::text), 15) FROM generate_series(1, 1000) i; SELECT cache_batch_flush('b_k')");
+	$primary->wait_for_catchup($standby);
 	$_->[3] .= "\n" . $_->[0]->query_safe('FETCH 100 FROM q') foreach @cursors;
 	sound($standby, 'b', ['k'], "b, round $round");
 }
