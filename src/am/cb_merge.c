@@ -132,6 +132,22 @@ cb_merge_search_packed_far(CbScanOpaque so, const CbMerge *merge)
 	return cb_merge_search_packed(so, merge->far);
 }
 
+/*
+ * From now on entries of the leaf's packed part are read many at once, as the scan
+ * may want many.  The merge has been opened, or is.
+ */
+void
+cb_merge_read_on(CbScanOpaque so, CbMerge *merge)
+{
+	CbLeaf	   *leaf = &so->cur->reader;
+
+	if (merge->reads_on)
+		return;
+	Assert(!merge->leaf_open);
+	merge->reads_on = true;
+	merge->packed_has_dead = leaf->npacked > 0 && cb_pack_has_dead(leaf->packed.blob);
+}
+
 /* The same for the leaf's packed part. */
 static void
 cb_merge_open_packed(CbScanOpaque so, CbMerge *merge)
@@ -143,8 +159,8 @@ cb_merge_open_packed(CbScanOpaque so, CbMerge *merge)
 		return;
 
 	/* a scan that may want few of them looks at these alone */
-	merge->packed_has_dead = so->starting ||
-		cb_pack_has_dead(so->cur->reader.packed.blob);
+	if (!so->starting)
+		cb_merge_read_on(so, merge);
 	source = &merge->sources[merge->nsources++];
 	source->kind = CB_SOURCE_PACKED;
 	source->cur = cb_merge_search_packed(so, &so->pos.bound);
@@ -297,6 +313,13 @@ cb_merge_is_repeated(CbScanOpaque so, const CbMerge *merge,
 		cb_key_compare(&so->kd, entry, last) == 0;
 }
 
+/* Is entry i of the leaf's packed part one of merge->read? */
+static inline bool
+cb_merge_has_read(const CbMerge *merge, int i)
+{
+	return i >= merge->read_from && i < merge->read_from + merge->nread;
+}
+
 /* Room for the longest entry; what it does not take is given back. */
 static inline CbLeafTuple *
 cb_merge_reserve(CbArena *kept)
@@ -307,8 +330,21 @@ cb_merge_reserve(CbArena *kept)
 }
 
 /*
+ * Reads entry i of the leaf's packed part into merge->read, with those that come
+ * after it in the merge's direction and can be read with it.
+ */
+static void
+cb_merge_read_many(CbScanOpaque so, CbMerge *merge, int i)
+{
+	CbLeaf	   *leaf = &so->cur->reader;
+
+	merge->read_from = merge->step > 0 ? i : cb_pack_words_start(&leaf->packed, i);
+	merge->nread = cb_leaf_read_from(leaf, merge->read_from, &so->cur->kept, merge->read);
+}
+
+/*
  * Entry i of the leaf's packed part, which lives as long as the window; NULL:
- * the packed part is damaged.  A scan that reads on gets many at once.
+ * the packed part is damaged.
  */
 static IndexTuple
 cb_merge_read_packed(CbScanOpaque so, CbMerge *merge, int i)
@@ -318,17 +354,13 @@ cb_merge_read_packed(CbScanOpaque so, CbMerge *merge, int i)
 	CbLeafTuple *room;
 	IndexTuple	itup;
 
-	if (merge->step > 0 && !so->starting)
-	{
-		if (i - merge->read_from >= merge->nread)
-		{
-			(void) cb_merge_reserve(kept);
-			merge->read_from = i;
-			merge->nread = cb_leaf_read_from(&window->reader, i, kept, merge->read);
-		}
-		return merge->nread > 0 ? merge->read[i - merge->read_from] : NULL;
-	}
 	room = cb_merge_reserve(kept);
+	if (merge->reads_on)
+	{
+		if (!cb_merge_has_read(merge, i))
+			cb_merge_read_many(so, merge, i);
+		return cb_merge_has_read(merge, i) ? merge->read[i - merge->read_from] : NULL;
+	}
 	itup = cb_leaf_read(&window->reader, i, room);
 	if (itup != NULL)
 		(void) cb_arena_alloc(kept, IndexTupleSize(itup));
@@ -517,10 +549,24 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 }
 
 /*
- * How many entries come next one after the other from merge->read, the first
- * source's head being the first of them: they lie before all other sources'
- * heads, and none is marked dead.  0 if the head is not from there.  Comparison
- * functions run.
+ * Of n entries of the leaf's packed part, from entry i on in the merge's direction,
+ * so many come before the first that is marked dead; entry i is not.
+ */
+static int
+cb_merge_count_alive(CbScanOpaque so, const CbMerge *merge, int i, int n)
+{
+	for (int k = 1; k < n && merge->packed_has_dead; k++)
+	{
+		if (cb_pack_is_dead(so->cur->reader.packed.blob, i + k * merge->step))
+			return k;
+	}
+	return n;
+}
+
+/*
+ * How many entries come next that are in merge->read: they lie before all other
+ * sources' heads, and none is marked dead.  The first source's head is the first of
+ * them, and is not marked dead; 0 if it is not from there.  Comparison functions run.
  */
 int
 cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
@@ -530,18 +576,19 @@ cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
 	int			low = 1;
 	int			high;
 
-	if (source->kind != CB_SOURCE_PACKED || merge->packed_has_dead ||
-		first >= merge->nread)
+	if (source->kind != CB_SOURCE_PACKED || !cb_merge_has_read(merge, source->cur))
 		return 0;
-	high = Min(merge->nread - first, source->end - source->cur);
+	high = Min(merge->step > 0 ? merge->nread - first : first + 1,
+			   (source->end - source->cur) * merge->step);
+	high = cb_merge_count_alive(so, merge, source->cur, high);
 	if (merge->nordered == 1)
 		return high;
 	while (low < high)
 	{
 		int			mid = low + (high - low) / 2;
 
-		if (cb_key_compare(&so->kd, merge->read[first + mid],
-						   merge->ordered[1]->head) < 0)
+		if (cb_key_compare(&so->kd, cb_merge_ready(merge, mid),
+						   merge->ordered[1]->head) * merge->step < 0)
 			low = mid + 1;
 		else
 			high = mid;

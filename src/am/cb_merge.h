@@ -58,6 +58,7 @@ typedef struct CbMerge
 	int			nordered;
 	CbSource   *ordered[CB_MERGE_MAX];	/* by head, in scan order */
 	bool		packed_has_dead;	/* may any of its entries be marked dead? */
+	bool		reads_on;		/* are they read many at once? */
 	int			nread;			/* entries of it that were read at once, ... */
 	int			read_from;		/* ... from this one on */
 	IndexTuple	read[CB_PACK_BLOCK];
@@ -75,7 +76,18 @@ extern bool cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge);
 
 /* All sources are open: from here on ordered[0] has the next entry. */
 extern void cb_merge_start(IndexScanDesc scan, CbMerge *merge);
+
+/* The scan may want many entries. */
+extern void cb_merge_read_on(CbScanOpaque so, CbMerge *merge);
+
+/* How many entries come next and are at hand; number k of them. */
 extern int	cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge);
+static inline IndexTuple
+cb_merge_ready(const CbMerge *merge, int k)
+{
+	return merge->read[merge->ordered[0]->cur - merge->read_from + k * merge->step];
+}
+
 extern void cb_merge_advance(IndexScanDesc scan, CbMerge *merge, int n);
 
 #endif							/* CB_MERGE_H */

@@ -32,6 +32,9 @@
 #define CB_WINDOW_FIRST_MAX		128
 #define CB_WINDOW_END_MAX		2	/* if it begins at an end of the index */
 
+/* when it has so many a scan that has just begun may want many */
+#define CB_WINDOW_FEW			4
+
 /* after twice as many unwanted entries a scan may go to the next wanted one */
 #define CB_WINDOW_UNWANTED_STEP	16
 

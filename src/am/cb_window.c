@@ -92,6 +92,8 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	merge->far = forward ? &window->hi.bound : &window->lo.bound;
 	merge->nsources = 0;
 	merge->nordered = 0;
+	merge->packed_has_dead = true;
+	merge->reads_on = false;
 	merge->nread = 0;
 	merge->read_from = 0;
 	for (int i = 0; i < lengthof(cb_window_levels); i++)
@@ -198,23 +200,34 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 }
 
 /*
- * All entries are wanted: adds those that come next and are at hand; how many.
+ * Adds the head of the merge's first source, which is wanted, and those that come
+ * next, are at hand, and are wanted since the last one is: all between is then.  How
+ * many: n at most.
  */
 static int
-cb_window_add_ready(CbScanOpaque so, const CbMerge *merge)
+cb_window_add_many(CbScanOpaque so, const CbMerge *merge, int n, ScanDirection dir)
 {
 	CbWindow   *window = so->cur;
-	int			n = cb_merge_count_ready(so, merge);
 	int			number = merge->ordered[0]->cur;
 	CbScanItem *item;
+
+	n = Min(n, cb_merge_count_ready(so, merge));
+	while (n > 1 && cb_keys_test(&so->keys, cb_merge_ready(merge, n - 1),
+								 so->kd.nkeyatts, dir) != CB_KEY_MATCH)
+		n /= 2;
+	if (n <= 1)
+	{
+		cb_window_add_item(window, merge->ordered[0]);
+		return 1;
+	}
 
 	cb_window_reserve(window, n);
 	item = &window->items[window->nitems];
 	for (int i = 0; i < n; i++)
 		*item++ = (CbScanItem) {
-			.itup = merge->read[number - merge->read_from + i],
+			.itup = cb_merge_ready(merge, i),
 			.origin = CB_ITEM_PACKED,
-			.number = number + i
+			.number = number + i * merge->step
 		};
 	window->nitems += n;
 	return n;
@@ -359,23 +372,6 @@ cb_window_look_beyond(IndexScanDesc scan, ScanDirection dir, int nunwanted)
 }
 
 /*
- * An entry of the window is wanted: so is all that follows, up to the window's
- * far end, if that is and nothing unwanted lies between, and there may be more
- * beyond it.  A separator that lacks columns does not tell.
- */
-static bool
-cb_window_wants_rest(CbScanOpaque so, const CbBound *far, ScanDirection dir)
-{
-	int			natts;
-
-	if (far->kind != CB_BOUND_TUPLE)
-		return false;
-	natts = BTreeTupleGetNAtts(far->tuple, so->kd.rel);
-	return natts >= so->keys.space.ncolumns && cb_keys_are_interval(&so->keys) &&
-		cb_keys_test(&so->keys, far->tuple, natts, dir) == CB_KEY_MATCH;
-}
-
-/*
  * Fills the window from the merge.  Returns whether there may be matches
  * beyond it in the scan's direction, as far as the quals tell.
  */
@@ -387,21 +383,17 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	int			nupper = 0;
 	int			nunwanted = 0;
 	int			most = so->starting ? cb_window_first_max(so) : INT_MAX;
-	int			nadded = 0;
-	bool		wants_rest = false;
+	int			few = so->starting ? CB_WINDOW_FEW : 1;
+	bool		many = false;	/* are entries added many at once? */
+	int			nadded;
 
 	cb_merge_start(scan, merge);
-	for (; merge->nordered > 0; cb_merge_advance(scan, merge, Max(nadded, 1)))
+	for (; merge->nordered > 0; cb_merge_advance(scan, merge, nadded))
 	{
 		CbSource   *source = merge->ordered[0];
-		CbKeyAnswer answer;
+		CbKeyAnswer answer = cb_keys_test(&so->keys, source->head, so->kd.nkeyatts, dir);
 
-		nadded = wants_rest ? cb_window_add_ready(so, merge) : 0;
-		if (nadded > 0)
-			continue;
-		answer = wants_rest ? CB_KEY_MATCH :
-			cb_keys_test(&so->keys, source->head, so->kd.nkeyatts, dir);
-
+		nadded = 1;
 		if (so->for_point && cb_window_leaves_point(so, answer))
 			return cb_window_goes_to_next_point(so, dir);
 		if (nupper >= CB_WINDOW_UPPER_MAX || window->nitems >= most)
@@ -425,11 +417,17 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		nunwanted = 0;
 		if (source->head_dead)
 			continue;
-		cb_window_add_item(window, source);
-		if (window->nitems == 1 && !so->starting)
-			wants_rest = cb_window_wants_rest(so, merge->far, dir);
+		if (many)
+			nadded = cb_window_add_many(so, merge, most - window->nitems, dir);
+		else
+			cb_window_add_item(window, source);
+		if (!many && window->nitems == few)
+		{
+			cb_merge_read_on(so, merge);
+			many = cb_keys_are_interval(&so->keys);
+		}
 	}
-	return wants_rest || cb_window_look_beyond(scan, dir, nunwanted);
+	return cb_window_look_beyond(scan, dir, nunwanted);
 }
 
 static void

@@ -116,6 +116,9 @@ extern bool cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry,
 extern int	cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap,
 							   void *out, uint16_t *len, uint64_t *tids);
 
+/* The first entry that can be read so together with entry i. */
+extern int	cb_pack_words_start(CbPackReader *reader, int i);
+
 /* bytes that cb_pack_read_words may write */
 #define CB_PACK_WORDS_ROOM(gap) \
 	(CB_PACK_BLOCK * ((gap) + 8 * CB_PACK_MAX_WORDS))

@@ -792,6 +792,19 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 }
 
 /*
+ * The first entry of entry i's block, if cb_pack_read_words() reads that, else i.
+ */
+int
+cb_pack_words_start(CbPackReader *reader, int i)
+{
+	if ((uint32_t) i - reader->first >= reader->nentries &&
+		!cb_pack_load_block(reader, (uint32_t) i))
+		return i;
+	return reader->kind == CB_PACK_BYTES || reader->info_mask != 0 ? i :
+		(int) reader->first;
+}
+
+/*
  * Reads entry i and those behind it in its block at once, if they are packed
  * by words and share one info: out, of CB_PACK_WORDS_ROOM(gap) bytes, gets,
  * for each, gap bytes that are left alone and the body of *len bytes; tids the
