@@ -31,13 +31,14 @@
  * recovery ask the heap, for entries of a leaf too (I8_STANDBYPIN), unless all
  * see the row.  The row that has got a TID since is one that the snapshot does
  * not see: it was inserted after the replay of VACUUM_LEAF, which came after
- * the snapshot.  That all see it is believed as on a primary, by a scan that no
- * VACUUM of this server has come before: replay counts the records that take
- * entries out of a level (JOURNAL_TRUNCATE, RETIRE, VACUUM_LEAF, LEAF_DELETE)
- * when their pages are changed, and these come before the table's records that
- * give the TID away (I8_REPLAYED).  Rows that the snapshot does not see are on
- * no page that is all-visible: replay of that ends the query first, as with
- * btree.
+ * the snapshot.  Other snapshots are for writing (constraints, logical apply,
+ * rebuilds), so recovery has none.  That all see it is believed as on a
+ * primary, by a scan that no VACUUM of this server has come before: replay
+ * counts the records that take entries out of a level (JOURNAL_TRUNCATE,
+ * RETIRE, VACUUM_LEAF, LEAF_DELETE) when their pages are changed, and these
+ * come before the table's records that give the TID away (I8_REPLAYED).  Rows
+ * that the snapshot does not see are on no page that is all-visible: replay of
+ * that ends the query first, as with btree.
  *
  * At a promotion a transaction that began in recovery asks the heap to its end,
  * but for scans that began before the promotion, and VACUUM removes no row that

@@ -51,8 +51,8 @@
  *	   its session, which may wait for them: two upserts of one row, with two
  *	   keys, would be a deadlock.  So entries of ON CONFLICT are staged only if
  *	   the table has no other unique or exclusion index, of any method, and
- *	   none with functions, which could wait (B7_SOLE): a row that has its
- *	   claim does not lose then.
+ *	   no other one with expressions or a condition, whose functions could
+ *	   wait (B7_SOLE): a row that has its claim does not lose then.
  *	h) TIDs of entries above the tree can be those of other rows (I8).  The scan
  *	   has a pin on a leaf, so that no VACUUM that begins from then on ends its
  *	   pass.  If none has begun since the upper levels were read, no TID has

@@ -38,9 +38,10 @@
  * comparisons (I7_SHAREDMERGE); a number tells them that the copy was given up
  * meanwhile.  On a primary the builder is a worker, which is asked for it, and
  * builds before it sweeps.  It is asked once: if it fails it sweeps when it
- * comes again (B4_ASKED).  After an error, or the end of the process, what is
- * listed stays, and what is not is freed with the slot; after a kill all shared
- * memory begins anew.
+ * comes again (B4_ASKED).  If none has come after a second the scan builds.
+ *
+ * After an error, or the end of the process, what is listed stays, and what is
+ * not is freed with the slot; after a kill all shared memory begins anew.
  *
  * Who needs what a builder is at waits, for a second at most.  Then, or where
  * the pool has no room, a scan reads the rest by itself (cb_copy.c).  A scan
