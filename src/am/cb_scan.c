@@ -14,13 +14,39 @@
  * there has been no bulk delete.  Under a dirty or self snapshot a window is
  * read again if there has been one (cb_window.c).  Bitmaps are rechecked.
  *
- * In recovery no scan relies on a pin.  At a promotion a transaction that
- * began in recovery asks the heap to its end, but for scans that began before
- * the promotion, and VACUUM removes no row that it sees.  Any other, and a
- * parallel worker, has read nothing before replay ended, so each VACUUM that
- * it meets takes cleanup locks.  Under other snapshots a scan keeps its pin in
- * any case: its transaction can write after promotion.  Nothing is marked dead
- * in recovery, and what is not logged cannot be read there.
+ * An index-only scan returns an entry of an upper level without the heap if the
+ * visibility map says so of its page, and after that the index's count of
+ * removals (cb_counts.h) is as before the scan read anything that it still has.
+ * If the TID was given away since the entry was met, a bulk delete of this
+ * index began in between, and was counted as it began (I8_BEGIN).  If not, the
+ * map speaks of the entry's row: a page with a dead line pointer is not
+ * all-visible.  The snapshot sees that row, which keeps its TID; a scan that
+ * sees it deleted later asks the heap at the same TID.  So only MVCC snapshots
+ * may, not with old_snapshot_threshold, nor in serializable transactions, which
+ * lock rows that they read.  Copies that outlive a rescan keep their count
+ * (I8_COUNT).
+ *
+ * On a standby no scan relies on a pin, so replay of VACUUM_LEAF takes the
+ * exclusive lock only, and cancels no query.  Index-only scans that began in
+ * recovery ask the heap, for entries of a leaf too (I8_STANDBYPIN), unless all
+ * see the row.  The row that has got a TID since is one that the snapshot does
+ * not see: it was inserted after the replay of VACUUM_LEAF, which came after
+ * the snapshot.  Other snapshots are for writing (constraints, logical apply,
+ * rebuilds), so recovery has none.  That all see it is believed as on a
+ * primary, by a scan that no VACUUM of this server has come before: replay
+ * counts the records that take entries out of a level (JOURNAL_TRUNCATE,
+ * RETIRE, VACUUM_LEAF, LEAF_DELETE) when their pages are changed, and these
+ * come before the table's records that give the TID away (I8_REPLAYED).  Rows
+ * that the snapshot does not see are on no page that is all-visible: replay of
+ * that ends the query first, as with btree.
+ *
+ * At a promotion a transaction that began in recovery asks the heap to its end,
+ * but for scans that began before the promotion, and VACUUM removes no row that
+ * it sees.  Any other, and a parallel worker, has read nothing before replay
+ * ended, so each VACUUM that it meets takes cleanup locks.  Under other
+ * snapshots a scan keeps its pin in any case: its transaction can write after
+ * promotion.  Nothing is marked dead in recovery, and what is not logged cannot
+ * be read there.
  *
  *-------------------------------------------------------------------------
  */
@@ -358,11 +384,10 @@ cb_scan_return_item(IndexScanDesc scan)
  * False: there are no more.  No recheck is asked for: not all callers make it,
  * and the server's says of nulls that they are never the same (A20).
  *
- * Publishes what this backend has staged for the index before the first item, if
- * the scan could find it.
- * Comparison functions run, so no LWLock or buffer lock is held on entry; on
- * exit none is, but the window's leaf may be pinned until the scan leaves it
- * (I8).
+ * Before the first item it publishes what this backend has staged for the
+ * index, if the scan could find it.  Comparison functions run, so no LWLock or
+ * buffer lock is held on entry.  None is on exit, but the window's leaf may be
+ * pinned until the scan leaves it (I8).
  */
 bool
 cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)

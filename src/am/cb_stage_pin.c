@@ -28,7 +28,8 @@
  * aminsert it is alive.  When a row is looked at, under the content lock, an
  * invalid xmin says that it was killed.  When the executor call returns that
  * took a pin its rows are all decided; calls nested in it have pins of their
- * own (A1_NESTED).
+ * own (A1_NESTED).  An entry that is published while its page is pinned needs no
+ * look: a VACUUM that removes the row prunes later, and drains after that (I4).
  *
  * A VACUUM that has to freeze waits as for a cursor's pin.  The statement must
  * not wait for that VACUUM: by ANALYZE or DDL of the very table in a function of

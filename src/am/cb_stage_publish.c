@@ -364,14 +364,14 @@ cb_publish_segments(CbPublication *pub)
  * then it is opened here, under the lock that its segments hold.  Does nothing
  * if the index is being published further up the call stack.
  *
- * No LWLock or buffer lock is held.  Comparison functions run, with a
- * snapshot.  What the entries have made due is flushed, or asked for; at
- * commit it is left to the next insertion of this backend.  Never waits for
- * flushes of others (B4), but may for room in the pool, a while, if workers
- * pause.  An error before the entries are readable leaves the stage as it was;
- * so does one of a serialization conflict, which comes after: what is not
- * rolled back is published again, and looked at again (A33).  One of a flush
- * comes when they have left the stage (e).
+ * No LWLock or buffer lock is held.  Comparison functions run, with a snapshot.
+ * What the entries have made due is flushed, or asked for; at commit it is left
+ * to the next insertion of this backend.  Never waits for flushes of others
+ * (B4), but may for room in the pool, a while, if workers pause.  An error
+ * before the entries are readable leaves the stage as it was; so does one of a
+ * serialization conflict, which comes after and may end an inner subtransaction
+ * alone: what is not rolled back is published again (I5), and looked at again
+ * (A33_REMOVED).  One of a flush comes when they have left the stage (e).
  */
 void
 cb_stage_publish(CbStage *stage, Relation index, int min_level)

@@ -4,22 +4,27 @@
  *	  The windows of a parallel index scan, which its processes read in turn.
  *
  * The windows are those of one scan.  Shared memory has the place where the
- * next one starts.  Who takes its turn there reads the window, and passes the
- * turn on with the place that comes after it, as soon as that is certain:
+ * next one starts.  Who takes its turn there (I14_TURN) reads the window, and
+ * passes the turn on with the place that comes after it, as soon as that is
+ * certain:
  *
  *	- where the leaf alone has entries for the window, when the leaf has been
  *	  read.  The window ends at the leaf's bound then, whatever is in it;
  *	- else when the window has been read, as it may end earlier, or tell where
- *	  the scan goes.
+ *	  the scan goes (I14_GOES), which is the next point where the window was for
+ *	  one (I14_POINT).
  *
- * Others wait meanwhile.  They hold no lock, and no pin of the index, and can be
- * cancelled.  Who has the turn waits for nobody who waits for it.  If it fails the
- * query does, and the server ends the others.
+ * A scan that starts again starts the turns again (I14_RESCAN).  A bitmap is
+ * made by one process, and a mark is never set.
+ *
+ * Others wait meanwhile.  They hold no lock, and no pin of the index, and can
+ * be cancelled.  Who has the turn waits for nobody who waits for it.  If it
+ * fails the query does, and the server ends the others.
  *
  * A place is a bound beside an entry, or at a separator, so that it needs no
- * memory of a process; what the scan's keys say of it the next process finds out
- * for itself.  Or it is one of the points of the first column (CbPlace), by its
- * number: all processes have the same keys, so the same points.
+ * memory of a process; what the scan's keys say of it the next process finds
+ * out for itself.  Or it is one of the points of the first column (CbPlace), by
+ * its number: all processes have the same keys, so the same points.
  *
  * Why each entry is returned once, by one process (I14):
  *
@@ -34,10 +39,10 @@
  *	  where a run was lost, and that is known before.  It ends where it was
  *	  said to, as nothing ends it early then (I14_UPPER, I14_WHOLE).
  *
- * The leaf where the next window starts is passed on as well.  A link is good as
- * long as the snapshot is held under which it was read, and all processes have
- * the leader's, which it holds until they have ended; in recovery the count of
- * pages used again is in shared memory.
+ * The leaf where the next window starts is passed on as well.  A link is good
+ * as long as the snapshot is held under which it was read, and all processes
+ * have the leader's, which it holds until they have ended; in recovery the
+ * count of pages used again is in shared memory.
  *
  *-------------------------------------------------------------------------
  */

@@ -7,33 +7,70 @@
  * entry may stay in the stage.  For an entry it
  *
  *	1. claims the key (base/cb_claim.h); if somebody else has, it waits until
- *	   that claim has ended, and begins again;
+ *	   that claim has ended, and begins again (I13_WAIT);
  *	2. looks for the key, as a scan does, and asks the table about each row that
- *	   has it; if that hangs on another transaction the claim ends, it waits for
- *	   the transaction, and begins again;
+ *	   has it, with a dirty snapshot and no lock of the index; if that hangs on
+ *	   another transaction, or a speculative insertion, the claim ends, it waits
+ *	   for that one, and begins again (I13_DOUBT);
  *	3. stages the entry.  The claim goes with it, to its publication.
  *
- * So no two sessions add the same key (A19).  Invariants (I13):
- *	a) The key is looked for after it was claimed; or before, if nothing has come
- *	   since (cb_unique_scan.c).
- *	b) A claim ends when whatever is read afterwards finds the entry, or when the
- *	   entry is dropped, or without an entry.
+ * So no two sessions add the same key (A19).  One of them claims it first.
+ * When its claim has ended its entry was published, with a full barrier, or
+ * dropped.  The other one claims the key then, and looks for it after that
+ * (I13_ORDER); so it finds what was published (I2, I3).  Rows tell of
+ * transactions that are prepared, or that a promoted server has taken over; so
+ * claims are not logged.
+ *
+ * Invariants (I13):
+ *	a) The key is looked for after it was claimed; or before, if nothing has
+ *	   come since (cb_unique_scan.c).
+ *	b) A claim ends when whatever is read afterwards finds the entry
+ *	   (I13_EARLY), or when the entry is dropped, or without an entry.  It is
+ *	   a segment's of the stage, and ends when that leaves the stage: with its
+ *	   subtransaction (I13_SAVEPOINT), and before a transaction is prepared.
  *	c) A process that waits for another one here has no claim in the index: it
- *	   publishes first.  Its lock stands for all its claims, so one who waits for
- *	   a claim that has ended would go on waiting (B7).  Claims in other indexes
- *	   stay, and in this one where the executor waits: they are to keys of rows
- *	   that are there, and for which btree would have others wait.
+ *	   publishes first (I13_LOCK).  Its lock stands for all its claims, so one
+ *	   that waits for a claim that has ended would go on waiting, and if each
+ *	   waits for the other that is a deadlock where btree has none (B7).  For
+ *	   the same reason its claims are of one segment: before a subtransaction
+ *	   claims a key, what outer ones have staged is published (I13_OUTER).
+ *	   Claims in other indexes stay, and in this one where the executor waits:
+ *	   they are to keys of rows that are there, and for which btree would have
+ *	   others wait.
  *	d) What this process has in its stage was claimed by it, or has a null that
  *	   makes it distinct.  So a search need not publish it, unless the key was
- *	   claimed by this process before.
+ *	   claimed by this process before (I13_OWN).
  *	e) Comparison functions run with the stage marked, and with no lock (C11).
  *	   Hash functions are the server's.
- *	f) Where a key's hash says less than the key, claims end within aminsert.
+ *	f) All sessions make the same hash of equal keys at any time: by functions
+ *	   of the server, for its own types and enums, where the comparison is the
+ *	   server's.  Any other column makes no difference to the hash.  Then a hash
+ *	   says less than its key, and claims end within aminsert: the entry is
+ *	   published at once (I13_HASH).
+ *	g) No claim is kept for a row that may lose.  It would make others wait for
+ *	   its session, which may wait for them: two upserts of one row, with two
+ *	   keys, would be a deadlock.  So entries of ON CONFLICT are staged only if
+ *	   the table has no other unique or exclusion index, of any method, and
+ *	   no other one with expressions or a condition, whose functions could
+ *	   wait (B7_SOLE): a row that has its claim does not lose then.
+ *	h) TIDs of entries above the tree can be those of other rows (I8).  The scan
+ *	   has a pin on a leaf, so that no VACUUM that begins from then on ends its
+ *	   pass.  If none has begun since the upper levels were read, no TID has
+ *	   been given away; else the scan reads again.
  *
- * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for no transaction, and
- * says that the key may be there.  The server looks again then, with a dirty
- * snapshot.  cb_unique_scan.c has what concerns such scans; after one that found
- * nothing the entry needs no search of its own.
+ * Of UNIQUE_CHECK_PARTIAL only the answer differs.  It waits for nobody who
+ * adds the key, as it would do so with a speculative row, for which others
+ * wait.  It says that the key may be there.  The server takes the row back and
+ * looks again, with a dirty snapshot, which waits for claims
+ * (cb_unique_scan.c).
+ *
+ * In two cases it waits all the same, in which upserts would refuse each other
+ * again and again.  Where different keys have the same hash it waits for the
+ * claim, which ends within aminsert, and whose owner waits for no row meanwhile
+ * (I13_PARTIAL).  If it finds another's speculative insertion it waits for the
+ * end of that (I13_LOSER): that one may lose only because it met this claim, so
+ * both would.  Who waits so has no entry in the index yet, and the other one
+ * has, so that one does not wait in turn.
  *
  *-------------------------------------------------------------------------
  */
@@ -355,8 +392,10 @@ cb_unique_wait_for_claim(CbStage *stage, const CbUniqueEntry *entry, int owner)
 }
 
 /*
- * Looks for conflicts of serializable transactions as if the entry were added:
- * their error would explain more, as the other row is not visible.
+ * Looks for conflicts of serializable transactions as if the entry were added,
+ * before a duplicate is reported: their error would explain more, as the other
+ * row is not visible (A2_UNIQUE).  The search locks nothing, as its snapshot is
+ * not MVCC.
  */
 static void
 cb_unique_check_conflict(CbStage *stage, const CbUniqueEntry *entry)
@@ -441,7 +480,7 @@ cb_unique_waits(const CbUniqueState *state, const CbUniqueEntry *entry)
 
 /*
  * Claims the key's hash.  False: somebody else has it; then, if that is to be
- * waited for, his claims have ended since.  If this process had it before,
+ * waited for, its claims have ended since.  If this process had it before,
  * that entry is published, so that it is found.  So are those of outer
  * subtransactions: their claims would keep the lock when this one's are rolled
  * back.

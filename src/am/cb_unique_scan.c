@@ -3,14 +3,27 @@
  * cb_unique_scan.c
  *	  Scans of unique indexes that look for a key which may be inserted next.
  *
- * The server makes them with a dirty snapshot: to see whether a row of INSERT ...
- * ON CONFLICT has a conflict, and to find the row that a change is applied to.
- * Before it reads anything such a scan waits for others' claims to its key, and it
- * publishes only what has the key.
+ * The server makes them with a dirty snapshot: to see whether a row of INSERT
+ * ...  ON CONFLICT has a conflict, and to find the row that a change is applied
+ * to.  Before it reads anything such a scan waits for others' claims to its
+ * key, and finds their entries then (I13_DIRTY).  Else it would find none, the
+ * server would insert again, and so on until the other session publishes.
  *
- * If it finds nothing the row is inserted next, as a rule.  Then cb_unique.c need
- * not look for the key again, if no claim to it has ended since (I13), and no
- * subtransaction, as its rollback can bring back what a TRUNCATE in it took away.
+ * There is such a scan for each row, so it publishes the stage only if this
+ * session has claimed the key: what is not claimed is not in the stage
+ * (I13_STAGED), as an entry without a claim is published at once.
+ *
+ * If it finds nothing the row is inserted next, as a rule.  Then cb_unique.c
+ * need not look for the key again.  Whoever else could add it has a claim
+ * meanwhile, and claims that end are counted, under the lock of the hash's
+ * partition.  The scan reads that count before anything else.  If it is the
+ * same when the key is claimed (I13_ABSENT), and the key is the same, byte for
+ * byte, there is still nothing.  An entry that got no claim is counted when it
+ * is published (I13_UNCLAIMED), as one of a logical worker stays if the claim's
+ * owner is rolled back; if it is counted later than the key is claimed, its
+ * session meets the claim when it looks again.  The end of a subtransaction
+ * makes the look void, as its rollback can bring back what a TRUNCATE in it
+ * took away (I13_LOOK).
  *
  *-------------------------------------------------------------------------
  */

@@ -7,7 +7,8 @@
  * Most of it is read from the index's shared copy, whose runs are pinned while
  * a window is read.  What that lacks is read once after a rescan, into private
  * runs that stay as they are; a window's places in them go with its bounds
- * (CbPlace).
+ * (CbPlace).  attach_id and "from" come with each window's bucket; if they have
+ * changed the copy is made again (I2_ATTACHMENT).
  *
  *-------------------------------------------------------------------------
  */

@@ -3,11 +3,23 @@
  * cb_window_lock.c
  *	  What a scan of a serializable transaction locks before it reads a window.
  *
- * A value, if the window is for nothing but that: the scan wants no other, or the
- * window ends with it (cb_window_set_hash).  Or a few cells, if the scan wants a
- * short range of numbers; else the range of a downlink (tree/cb_predicate.c), with
- * which the window ends.  All levels are read after that, for each window; so is
- * the journal of an index without buckets, which other scans read once (A34).
+ * One of three (tree/cb_predicate.c):
+ *
+ *	- a value, if the window is for nothing but that: the scan wants no other,
+ *	  or the window ends with it (cb_window_set_hash).  It ends there because
+ *	  the leaf has entries of the next values, which are not locked yet
+ *	  (A32_POINT);
+ *	- a few cells, if the scan wants a short range of numbers;
+ *	- else the range of a downlink.  The window ends with that: the leaf may
+ *	  have got a left neighbour's range since the upper levels were read, and
+ *	  nobody had locked that for the scan then (A32_CLIP).
+ *
+ * A cached entry stands for a whole value.  If that goes beyond what was locked
+ * the entry is not used.
+ *
+ * All levels are read after the lock is taken, for each window.  So is the
+ * journal of an index without buckets, which other scans read once (A34_ANEW);
+ * buckets have all that comes after a scan's copies.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,15 +30,16 @@
 #include "storage/predicate.h"
 
 /*
- * With so many locks of values and cells of an index a transaction locks downlinks
- * only.  If it reads more they may be neighbours, and the server has no room for
- * many locks: it would lock the whole index.
+ * With so many locks of values and cells of an index a transaction locks
+ * downlinks only.  If it reads more they may be neighbours, and the server has
+ * no room for many locks: it would lock the whole index in place of more than
+ * 31 parts of it, by default.
  */
 #define CB_LOCKED_MAX	15
 
 /*
- * How many the transaction has locked, with n more.  Those that it locks again count
- * again.
+ * How many the transaction has locked, with n more.  Those that it locks again
+ * count again.
  */
 static int
 cb_window_count_locked(Relation rel, int n)
@@ -72,10 +85,10 @@ cb_window_find_numbers(CbScanOpaque so, CbNumbers *numbers)
 
 /*
  * Locks what the window that starts at so->pos will be read of, if the
- * transaction is serializable.  Nothing has been read for it; so->locked.end is
- * where it has to end, in the memory context of the window's reading, or it has to
- * end with its value, if so->locks_value.  Going
- * forward so->pos gets a leaf to begin at.
+ * transaction is serializable.  Nothing has been read for it.  so->locked.end
+ * is where it has to end, in the memory context of the window's reading; or it
+ * has to end with its value, if so->locks_value.  Going forward so->pos gets a
+ * leaf to begin at.
  *
  * No page is locked.  Comparison functions run.  Raises the error of a
  * transaction that is to fail.

@@ -134,8 +134,8 @@ cb_claim_lock_partition(const CbClaimKey *key, uint32 *hashvalue, LWLockMode mod
 /*
  * Claims a hash, if no other process has claimed it; says who has it now, which
  * is nobody if there is no room.  The caller holds the lock of its claims in the
- * index.  Whoever had a claim to the hash before has ended it: what he had
- * written by then is what is read after this.  No LWLock is held.
+ * index.  Whoever had a claim to the hash before has ended it: what was written
+ * by then is what is read after this.  No LWLock is held.
  */
 CbClaimed
 cb_claim_take(Oid indexoid, uint64 hash)

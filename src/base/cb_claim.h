@@ -13,7 +13,9 @@
  *
  * While a session has claims in an index it holds a heavyweight lock that is
  * its own and the index's: so others can wait for the end of its claims, and
- * the deadlock detector sees them wait.
+ * the deadlock detector sees them wait.  They do not wait for its transaction:
+ * claims can end earlier, and a transaction that builds an index concurrently
+ * has no id.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,11 +3,15 @@
  * cb_waiter.h
  *	  Does somebody wait for a lock that this process holds?
  *
- * A worker says which locks of relations it holds, and looks between two
- * leaves whether another process waits for one of them, or for the end of its
- * transaction, as CREATE INDEX CONCURRENTLY does.  If so, it ends what it does
- * at the next place where that can be gone on with.  Other processes say
- * nothing, and so never find that somebody waits.
+ * A worker says which locks of relations it holds, and looks between two leaves
+ * whether another process waits for one of them, or for the end of its
+ * transaction, as CREATE INDEX CONCURRENTLY does.  If so, it ends what it does,
+ * and its transaction, at the next place where that can be gone on with.  The
+ * lock manager grants the lock before the worker can ask again, and a worker
+ * asks only for what is free; so nobody starves.  No look is taken while
+ * entries are sorted, runs of a shared copy are merged, or a run or a leaf is
+ * written.  Other processes say nothing, and so never find that somebody waits;
+ * they can be cancelled at each leaf.
  *
  *-------------------------------------------------------------------------
  */

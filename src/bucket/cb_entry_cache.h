@@ -6,10 +6,15 @@
  * A look-up for one value that found one entry, and no more, in the tree keeps
  * it here with the leaf's count of changes.  Another look-up for the value may
  * take the entry instead of reading the leaf if that count is still the same
- * once it has looked at the upper levels: the leaf is as it was then, and it
- * is where entries with the value belong until it is changed itself.  An entry
- * that has left an upper level before was put into the leaf before that, and
- * the count had grown by then.
+ * once it has looked at the upper levels (I2).  Why that is right: counts grow
+ * while the leaf is locked exclusively, so no change of the leaf was over when
+ * the upper levels had been looked at.  It has the entry and no other.  Nor has
+ * another leaf: the scan came to this one as the first that can have the value,
+ * and its bounds said that it is the last; they pass entries of it only by
+ * changing it.  What left an upper level before had been put into a leaf (I1),
+ * so whoever missed it there finds the count changed.  What comes later is of a
+ * row that the snapshot does not see, or of a publication that was not over
+ * when the scan began.
  *
  * Each change of a leaf is counted, while the leaf is locked exclusively
  * (rel/cb_change.h).  Redo does not count; cached entries are neither kept nor

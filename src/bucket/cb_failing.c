@@ -3,13 +3,20 @@
  * cb_failing.c
  *	  Buckets whose flush fails, as one of their leaves is damaged, say.
  *
- * The failure is noted with the bucket, so that what is wrong with one range
- * of keys does not stop the others: who chooses a bucket to make room leaves
- * it out, and it takes no more entries than its share of the pool.
+ * The failure is noted with the bucket, so that what is wrong with one range of
+ * keys does not stop the others: who chooses a bucket to make room leaves it
+ * out, and it takes no more entries than its share of the pool, 4 chunks, and
+ * no new chunk while the pool is low (B4_SHARE).  Other entries go to the tree,
+ * each to its leaf; so an insertion gets the error if it is for the damaged
+ * leaf or fills the one on its left, as with btree, and else does not
+ * (B4_FAILING).  A failure is forgotten when all of the bucket has been
+ * flushed.  A failing bucket is neither joined nor divided.
  *
  * Its chunks stay, and with them the journal's tail would stay for ever.  So
- * when the journal is too long, their entries are appended once more, and
- * minpos is raised to where they are now:
+ * when the journal is too long, and four times as long as what failing buckets
+ * hold, the entries of the oldest such bucket are appended once more, and
+ * minpos is raised to where they are now; so 3/4 at least of what is appended
+ * is new.  No entry is lost (I7_AGAIN):
  *
  *	- The chunks are owned meanwhile, as for a flush: nobody retires them half
  *	  way, and they keep the index attached.
@@ -21,9 +28,14 @@
  *	  That is what they are afterwards, too, until the tail has moved: those
  *	  who read the journal take the later one of two equal entries, and a sweep
  *	  puts one into the tree (I5).
+ *	- All are in WAL before the tail's record.  A standby reads the tail before
+ *	  the head, so it has one of the two.
  *	- A VACUUM that has read the head before, and waits for these chunks, must
- *	  not leave what is appended now in the journal: set->again says how far
- *	  the tail has to come (I4).
+ *	  not leave what is appended now in the journal: minpos tells nothing of
+ *	  that.  So set->again, under the publish lock, says how far the tail has to
+ *	  come (I4_AGAIN).  What is appended again after the drain was published
+ *	  after its head, so it has no dead TID.  A drain that meets the error
+ *	  fails, before VACUUM has removed anything.
  *
  *-------------------------------------------------------------------------
  */

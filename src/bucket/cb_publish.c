@@ -18,9 +18,9 @@
  *
  * Nothing fails between 3 and 4 and no reader needs both at once: who looks
  * into the bucket before 4 started before the publication was over.  A flusher
- * cannot seal a chunk in between.  A position is assigned and its chunk's
- * minpos set within one hold of the publish lock, so whoever reads the head
- * under that lock, and minpos later, misses none (I4, I7).
+ * cannot seal a chunk in between (I1_SEAL).  A position is assigned and its
+ * chunk's minpos set within one hold of the publish lock, so whoever reads the
+ * head under that lock, and minpos later, misses none (I4, I7).
  *
  *-------------------------------------------------------------------------
  */

@@ -10,16 +10,49 @@
  *
  * Attaching loads nothing.  Under the bucket set's locks and the append lock
  * "from" becomes the journal's head: whoever appends later knows of the bucket
- * set.  One who looked for it before it was made compares table_gen again
- * under the append lock: it is counted up before the attaching backend takes
- * the append lock, and the append lock orders the two.  Entries below "from"
- * are read from the journal by private copies, and moved to the tree by a
- * sweep.
+ * set.  One who looked for it before it was made compares table_gen again under
+ * the append lock: it is counted up before the attaching backend takes the
+ * append lock, and the append lock orders the two (I3_GENERATION).  Entries
+ * below "from" are read from the journal's copies, and moved to the tree by a
+ * sweep.  So an index is usable at once after a restart, and a bucket set may
+ * be given up whenever nobody owns a chunk of it: the journal has its entries.
+ * Parallel workers do not attach, as they do not know which indexes are new.
  *
  * The sweep lock is held while attaching, so that no sweep goes on beyond a
  * "from" that it does not know: an entry must not be truncated from the
  * journal and stay in a bucket, or a flush would put it back into the tree
  * after VACUUM has removed it (I4).
+ *
+ * Another file of the same name and build may come to stand in an index's
+ * place.  So the first use of an attachment compares "head" with the journal's
+ * head, and detaches the bucket set if they differ (U22).  A build removes that
+ * of its file.  One of another build is removed; while it cannot be, it counts
+ * as none.
+ *
+ * Every wait for a lock of a bucket set ends, however many sessions go on.  The
+ * server lets sharers of a lock in past those who want it alone, so a lock that
+ * somebody always shares is never had alone, and such a wait cannot be
+ * cancelled:
+ *
+ *	- A publication holds the publish lock and not the bucket set's.  It is
+ *	  always taken exclusively: by publications, seals, and changes of the
+ *	  bucket set.  Those who wait for it hold nothing of the bucket set, and are
+ *	  woken in turn.  State and ranges are changed under both locks, so they
+ *	  stand still for publications and for readers, without either waiting for
+ *	  the other.
+ *	- Whoever shares the bucket set's lock waits for buckets' locks only, whose
+ *	  holders wait for nothing.  So that sharers do not overlap for ever, a
+ *	  process that wants the lock alone and finds it taken closes the gate;
+ *	  later sharers wait there until it has the lock (cb_set_share(), I9_GATE).
+ *	  There is one such process, as it holds the publish lock, and it opens the
+ *	  gate before it goes on.
+ *	- What can be left out does not wait: joining buckets, taking an idle
+ *	  index's buckets or bucket set, what a scan does (I9_SCANWAIT).  Dividing
+ *	  waits, or the buckets with most entries would be divided least; so does an
+ *	  insertion that attaches.
+ *	- A scan waits for the publish lock once, at its session's first use of an
+ *	  attachment, and changes the bucket set only if that turns out to be
+ *	  another file's; and as the builder of the shared copy, once for each run.
  *
  *-------------------------------------------------------------------------
  */
@@ -234,7 +267,10 @@ cb_set_is_first_copy(Relation rel)
  *
  * Entries are appended with a bucket set, which is counted when it is made, or
  * without, which is counted under the append lock before it is done.  So while
- * both counters stand still nothing is.  Redo counts nothing.  Files share 256
+ * both counters stand still nothing is: what the scan has to see was published
+ * before its snapshot, or before the barrier that it begins with (I3_EMPTY).  A
+ * scan that has seen an attachment remembers nothing, as it reads the journal
+ * only up to "from" (I3_EMPTYFROM).  Redo counts nothing.  Files share 256
  * pairs of counters; a bucket set that goes to another index counts in both
  * pairs.  The memory goes with the relation cache's entry.
  */

@@ -16,23 +16,30 @@
  * they look through the journal meanwhile for what they want.
  *
  * Why a scan misses nothing (I1, I11).  It takes "upto" first, then the tail,
- * and reads from the greater of them on by itself.  For each window it pins
- * the runs that the copy has then, and sees that they still reach from its tail
- * up to where it began.  What a builder finds below a later tail it leaves out:
+ * and reads from the greater of them on by itself.  For each window it pins the
+ * runs that the copy has then, and sees that they still reach from its tail up
+ * to where it began.  What a builder finds below a later tail it leaves out:
  * that need not be where the scan looks, which may know of no range buffers
  * then, or not have read the journal so far that it meets what was appended
- * again.  So the scan begins anew, with the tail and all that goes with it.
+ * again.  So the scan begins anew, with the tail and all that goes with it; it
+ * does so as well if its own tail is older than the copy's (I11_SHAREDTAIL).
  * Positions count for one build in one file, to which the bucket set belongs;
  * what was read of a page with the expected number stays true.
  *
- * Why it returns nothing wrong: entries below the tail that the scan has read
- * are ignored, as in private copies.
+ * Why it returns nothing wrong: an entry can outlive its row only below the
+ * tail, as VACUUM truncates before it removes (I4), and what lies below the
+ * tail that the scan has read is ignored, as in private copies
+ * (I11_SHAREDBELOW).  What it took earlier its MVCC snapshot judges.
  *
  * Replay changes nothing here: it moves the tail, in the metapage, and reuses
  * pages, which their numbers tell.  A promoted server goes on with the copy.
  *
  * Builders change the list under both locks of the bucket set, after their
- * comparisons; a number tells them that the copy was given up meanwhile.
+ * comparisons (I7_SHAREDMERGE); a number tells them that the copy was given up
+ * meanwhile.  On a primary the builder is a worker, which is asked for it, and
+ * builds before it sweeps.  It is asked once: if it fails it sweeps when it
+ * comes again (B4_ASKED).  If none has come after a second the scan builds.
+ *
  * After an error, or the end of the process, what is listed stays, and what is
  * not is freed with the slot; after a kill all shared memory begins anew.
  *

@@ -16,7 +16,7 @@
  *
  * Of equal entries a run has one, the one that is in the journal longest: the
  * TID of an earlier one can have been used again, so its bytes can differ
- * (I11).
+ * (I11_NEWEST).
  *
  *-------------------------------------------------------------------------
  */

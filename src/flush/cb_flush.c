@@ -13,6 +13,40 @@
  * The journal is truncated behind what all buckets have given to the tree,
  * by whoever gets the sweep lock.
  *
+ * VACUUM's drain (I4) sweeps what lies below "from", takes the head, flushes
+ * every chunk with a minpos below it, waits for those that others own, who have
+ * their locks and need none of its own (B1), and truncates.  Then it sees that
+ * the attachment is the same, and the tail where it should be, also above what
+ * failing buckets have appended again meanwhile (cb_failing.c); else it begins
+ * again.  The tail is read before the attachment is seen to stand still, or it
+ * could be that of another index, which has got the bucket set (I4_TAIL).
+ *
+ * Giving way.  A worker that ends between two leaves, as somebody waits for its
+ * locks (base/cb_waiter.h), notes in shared memory how far it came.  The next
+ * attempt begins there, only with what has come since (16 chunks, 32 runs,
+ * 1024 pages of the journal at most), and applies one leaf at least; so what is
+ * stopped again and again comes to an end.
+ *
+ *	- A flush: a chunk says up to which of its entries all have left it.  The
+ *	  owner writes that before it lets go, and the next one reads it.  Readers
+ *	  have all of a chunk's entries.  A new chunk has no note (I1_MOVED).
+ *	- A merge: of the runs that were live then, what is not right of one of
+ *	  their entries is in the tree.  Runs are known by the LSN of their SPILL,
+ *	  unlogged ones by a number that counts on; so a later one is merged from
+ *	  its beginning (I1_LATERRUN).  The note names the entry by its run, and
+ *	  says nothing once that is not live any more.
+ *	- A sweep: the same for what lies below a position.  The note is read and
+ *	  written under the sweep's lock, and the tail does not move before all are
+ *	  in the tree (cb_sweep.c).
+ *
+ * Notes count for one attachment, whose number is never used again; a crash
+ * forgets them.  They are as safe as an error: chunks are sealed again, runs
+ * stay listed, the tail stays (I1).  What is left out next time was logged
+ * before RETIRE or the truncation.  If it has been removed from its leaf since,
+ * as its row was dead to all, its TID is not another row's: VACUUM empties all
+ * levels first, and no chunk, run or part of the journal that a note is about
+ * is left then (I4).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -320,7 +354,9 @@ cb_flush_chunks(Relation rel, CbBucketSet *set, uint64 attach_id, uint32 bucket,
 
 /*
  * Moves the tail to the first entry that some bucket still holds (I7).  Nothing
- * is truncated while entries from before the attachment are not swept.
+ * is truncated while entries from before the attachment are not swept.  The head
+ * is read under the publish lock, the chunks after it: what was published before
+ * is in a chunk, or in the tree with its WAL written.
  */
 static void
 cb_flush_truncate_locked(Relation rel, CbBucketSet *set, uint64 attach_id)

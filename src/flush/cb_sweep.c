@@ -12,10 +12,32 @@
  * skipped then (I5).  Entries appended while a sweep runs lie at or above the
  * head that it read, and stay.
  *
+ * A worker sweeps a piece in a transaction.  It flushes what buckets would have
+ * had, but for the restart; so where leaves would get too little the entries
+ * become runs.  The count of spills is raised before the tail moves.  A scan
+ * may have looked into its bucket before that, when the index had no runs, and
+ * at the tail after it; so it asks for the count again when it has its copies,
+ * and if that has changed looks into the bucket once more (I2_SPILLED).
+ *
+ * If a piece gives way it is sorted anew the next time, and not looked for
+ * others meanwhile.  So the next one is half as long (64 pages at least), else
+ * twice (B1_PIECES).
+ *
  * One damaged leaf must not keep the journal from before the buckets in its
- * place for ever, nor what has come after it.  So a worker's sweep publishes
- * entries that the tree does not take once more: then they are at the
- * journal's head and wait in their bucket, as those that come later do.
+ * place for ever, nor what has come after it.  So a worker's sweep leaves out,
+ * by subtransactions, each entry at which there is an error, and publishes
+ * these once more: then they are at the journal's head and wait in their
+ * bucket, as those that come later do.  If the buckets do not take them, or
+ * they are too many, it fails, to be tried again.  Other sweeps get the error:
+ * a session's can run while a subtransaction ends, when no other can begin.
+ *
+ * These entries move up.  A scan could look into the bucket before they come,
+ * and into the journal when they have left.  So the sweep changes "again"
+ * between the two, and a scan that has its copies for a window pins the bucket
+ * again if "again" has changed since (I2_AGAIN), or the attachment, with which
+ * it begins anew (I2_AGAINANEW).  If the index has lost its buckets meanwhile
+ * and got others, scans would not look: the sweep fails (I2_AGAINLOST).  VACUUM
+ * waits for the sweep's lock before it reads its head (U18).
  *
  *-------------------------------------------------------------------------
  */

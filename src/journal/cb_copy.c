@@ -14,13 +14,15 @@
  * scan reads the journal in pieces, each as large as a bounded memory takes.
  * While another process sorts it, who looks for one value reads it for that.
  *
- * Why a scan sees all it must (I1, I11): its snapshot is taken before the
- * tail is read, and whatever the snapshot can see was published before it.
- * What lies below the tail was in the tree before the tail moved; what lies
- * above is read here, or, if its page is recycled before we come to it, lies
- * below a newer tail and is in the tree as well.  The tree is read later.
- * Entries below the tail are ignored: VACUUM may have removed them from the
- * tree and given their TIDs away.
+ * Why a scan sees all it must (I1, I11): its snapshot is taken before the tail
+ * is read, and whatever the snapshot can see was published before it.  What
+ * lies below the tail was in the tree before the tail moved; what lies above is
+ * read here, or, if its page is recycled before we come to it, lies below a
+ * newer tail and is in the tree as well.  The tree is read later.  Entries
+ * below the tail are ignored:  VACUUM may have removed them from the tree and
+ * given their TIDs away.  In recovery redo counts what it has done to a file's
+ * journal (cb_counts.h), after it; so a scan for which the count is as it was
+ * needs no page to know that its copies are complete (I11_REPLAYED).
  *
  * A copy belongs to a build of the index and to the file that it was read
  * from.  The build id alone does not tell: a file that a rolled-back SET

@@ -21,8 +21,33 @@
  *	   right part, while it lists no live run, to a new page to its right; none
  *	   is ever deleted.  So a run lies in one range, and a place where a range
  *	   begins stays good.
- *	d) Runs are an upper level for VACUUM: it merges them into the tree before
- *	   its pass (I4).
+ *	d) Runs are an upper level for VACUUM: it drains the buckets to the tree,
+ *	   waits for those that others flush, then merges all runs, waiting for each
+ *	   range's lock.  Runs that are listed later are of chunks with nothing from
+ *	   below its head (I4).
+ *
+ * Order of reading (I2).  SPILL is logged before the chunks leave their bucket,
+ * and the leaves' records before RETIRE.  A scan copies a range page's items
+ * and may read those runs later: safexid is read under the range page's
+ * exclusive lock, so the scan's snapshot is older.  A window ends where its
+ * range does (A5_RANGECLIP), and a range is split only while it lists no live
+ * run (A5_RANGESPLIT); so no run lies in two.  Pages of retired runs take up
+ * room, too: a page lists 128 runs of either kind, then its buckets go to the
+ * leaves.
+ *
+ * Has the index ranges?  Its bucket set's count of spills says so
+ * (I1_RANGEFLAG).  It never falls while the bucket set is that index's, and
+ * attaching raises it from the metapage, under the sweep lock; a flush that
+ * still owns chunks keeps the index attached.  Without buckets the metapage
+ * tells, read with the journal's tail: what lies above that is in the scan's
+ * copies.
+ *
+ * Merges of a range, and those who free its pages, exclude one another by its
+ * page lock.  They need no snapshot.  A worker takes that lock only if it is
+ * free, as it owns chunks; else its entries go to the leaves.
+ *
+ * What range pages and runs say was checked when it is believed: damage raises
+ * an error, and a damaged root gives up no page of the tree.
  *
  * Locks: whoever retires runs of a range or frees their pages holds LockPage
  * (index, range page), exclusively.  Content locks: pages of a run, if new or

@@ -8,23 +8,34 @@
  * without.  What is not a page of a run is damage.
  *
  * In recovery they may change: the primary does not know of a standby's
- * snapshots.  Then the page has a later LSN than the range page had when it
- * listed the run, since the run was retired in between.  A copy of the whole
- * file gives pages later LSNs as well, but leaves the range page as it is
- * afterwards; so a page is another one's only if the range page has changed,
- * too.  The range page loses the run's item before the run's pages change.
+ * snapshots, and a conflict at RUN_FREE, or when the pages are used again,
+ * would end long queries where rows are only inserted, which btree never does.
+ * Then the page has a later LSN than the range page had when it listed the run,
+ * since the run was retired in between.  A copy of the whole file gives pages
+ * later LSNs as well, but leaves the range page as it is afterwards; so a page
+ * is another one's only if the range page has changed, too.  The range page
+ * loses the run's item before the run's pages change.
  *
- * A scan that has lost a run reads its window again from the start: range
- * page, then leaf (A11_RUNLOST, A11_RUNCOPIED).  If the page's LSN has changed
- * for another reason that is in vain, but once: the new copy of the range page
- * is later than all pages of the copied file.  It ends: each time the primary
- * has merged a run, hundreds of pages, and given it up since the window, some
- * pages, began.  Both pages are share-locked in the order that freeing takes.
+ * A scan that has lost a run reads its window again from the start: range page,
+ * then leaf (A11_RUNLOST, A11_RUNCOPIED).  It misses nothing: the range page
+ * that it reads now was changed after RETIRE, so the leaves had the run's
+ * entries (I1), and they are read after it (I2); the older copy is as good
+ * (I11).  Nothing comes twice, as of that window nothing was returned.  If the
+ * page's LSN has changed for another reason that is in vain, but once: the new
+ * copy of the range page is later than all pages of the copied file.  It ends:
+ * each time the primary has merged a run, hundreds of pages, and given it up
+ * since the window, some pages, began.  Both pages are share-locked in the
+ * order that freeing takes.
  *
  * What was read of runs is kept for the next window only while the range page
  * is the same: another run may have its root in that block.  Filters go the
  * same way.  After promotion such a scan goes on looking; what is retired then
  * is kept for its snapshot.
+ *
+ * A link of the tree to such a page is from before it was a run's.  When it
+ * became one REUSE_PAGE was counted, so whoever has the link sees that
+ * (tree/cb_search.c); RUN_FREE, and what the page becomes then, need no count
+ * of their own.
  *
  *-------------------------------------------------------------------------
  */

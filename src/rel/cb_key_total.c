@@ -7,9 +7,13 @@
  * compared it with few others.  If it cannot be compared with another one, all
  * that comes to both later fails: flushes, VACUUM, scans.  So that is for
  * indexes whose comparisons are known to be total, which is to compare all
- * values, or of which the user says so (buffered = on).  Entries of others
- * meet their neighbours in plain leaves at once, and those that fail there are
- * refused with their statement.
+ * values, or of which the user says so (buffered = on).  Entries of others go
+ * to the tree with their statement, and an error refuses it (C12_TOTAL).  What
+ * has reached other leaves by then is the dead entries of a transaction that
+ * was rolled back.  Leaves are plain, so that neighbours are met.  A packed
+ * one, of a time of trust, is written anew, for which its entries and the new
+ * ones are merged (C12_PACKED), and cut in halves before if it stands for more
+ * plain leaves than a split makes (C12_FULLPART).
  *
  * Known are functions of the server and of its contrib modules; for arrays,
  * rows and ranges those of what they are made of count as well.

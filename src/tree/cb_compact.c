@@ -15,6 +15,21 @@
  * caller holds a lock on the table that conflicts with VACUUM's.  Everybody
  * else goes on.  No lock on a page is held between steps.
  *
+ * What is said of redistributing and deleting holds (cb_redistribute.c,
+ * cb_unlink.c), and:
+ *	- Pins (I8).  VACUUM, which removes the entries from the right leaf, would
+ *	  not wait for a scan with a pin on the left one.  So that goes only if
+ *	  nobody else has it pinned (I8_MERGEPIN, U8); if it stays VACUUM waits at
+ *	  it.  Scans of a standby do not rely on pins, so replay needs no cleanup
+ *	  lock.
+ *	- VACUUM may have come to the right leaf and not to the left one, and
+ *	  follows links without a snapshot.  The table's lock keeps it, and other
+ *	  packers, away to the end (A11_COMPACT).
+ *	- Replay gives the right leaf its image first, and keeps all pages locked to
+ *	  the end.
+ *	- Comparisons run under the locks of both leaves, the page left of them and
+ *	  their parent, which are seen to be held still.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

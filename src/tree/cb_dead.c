@@ -16,8 +16,24 @@
  * batch, has the same bytes.  The latter is a guess, so table pages are asked
  * as long as enough of them have something to drop.
  *
- * The leaf's lock is held while table pages are share-locked, as in nbtree.
- * Nobody waits for a leaf with a table page locked.  No keys are compared.
+ * Why that is safe:
+ *	- Rows.  They are those that VACUUM would remove: one is deletable if it is
+ *	  dead to every snapshot, and so are all versions that its TID leads to.
+ *	  The TIDs stay until VACUUM has drained and come to every leaf (I4).  If an
+ *	  entry comes down again, after an error or a crash, it is a dead entry once
+ *	  more.
+ *	- Pins (I8).  The exclusive lock is enough, as in nbtree.  A reader with a
+ *	  copy of the leaf and a pin may return a dead entry, or mark it: the TID is
+ *	  not another row's before VACUUM has got its cleanup lock on this leaf,
+ *	  which it takes whatever is left there.  Other readers have a snapshot.
+ *	- Standbys (U6).  The record has the table's horizon, and replay resolves
+ *	  conflicts before it changes the page.  It is written before dropped
+ *	  entries of a batch can leave the journal, also if the leaf loses nothing.
+ *	  Where rows were pruned before, the table's record was that conflict.  An
+ *	  old snapshot (A16) meets its LSN on the leaf.
+ *	- Locks (I9).  Table pages are share-locked one at a time, under the leaf's
+ *	  lock, as in nbtree.  Nobody waits for an index with one locked: aminsert
+ *	  is called without, and A1 locks no leaf.  No keys are compared.
  *
  * The table takes a question for a TID that it cannot have for damage.  No
  * entry leads to one, as VACUUM removes entries first and the table's records

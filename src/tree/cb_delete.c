@@ -24,12 +24,13 @@
  * puts entries into the range from now on, puts new ones (I4).
  *
  * Why skipping is right (I4_SKIP): a packed part says of each 64 entries
- * between which heap blocks their TIDs lie.  A TID outside of that range
- * cannot come out of these entries, whatever their bytes are, and one that is
- * not in VACUUM's list is not dead.  Nothing is concluded from the table's
- * state.  The leaf is locked for cleanup all the same, its cycle id is looked
- * at, and plain entries are looked at one by one.  Before anything is removed
- * the packed part is checked.
+ * between which heap blocks their TIDs lie.  A TID outside of that range cannot
+ * come out of these entries, whatever their bytes are, and one that is not in
+ * VACUUM's list is not dead.  Other callers have no list, as CREATE INDEX
+ * CONCURRENTLY, which asks for all entries: none is skipped (I4_SKIPCALLER).
+ * Nothing is concluded from the table's state.  The leaf is locked for cleanup
+ * all the same, its cycle id is looked at, and plain entries are looked at one
+ * by one.  Before anything is removed the packed part is checked.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,11 +3,19 @@
  * cb_predicate.c
  *	  What serializable transactions lock of an index, and look for.
  *
- * A reader locks the range of keys that it reads, before it reads any level; a
- * writer looks for such locks after its entries can be read by all (A2).  So of
- * a reader that misses an entry the writer meets the lock, and the server is
- * told of the conflict; one that finds the entry meets the row.  The locks are
- * the server's predicate locks, of three kinds:
+ * The server finds conflicts by rows that are read, and by predicate locks of
+ * what is not there.  It would lock the whole index, so locks are taken and
+ * looked for here (ampredlocks).
+ *
+ * A reader locks the range of keys that it reads, before it reads any level
+ * (A30_ORDER); a writer looks for such locks after its entries can be read by
+ * all, and a full barrier (A2_EARLY, A2_SERIALIZABLE).  If the look came first
+ * in time, the reader's reading came after the publication: it finds the entry,
+ * wherever that is by then (I1, I2), and by it the row, which is a conflict to
+ * the server.  Else the look finds the lock.  The server's own locks order the
+ * two.  Entries are published before the server decides at commit whether the
+ * transaction may (I3), so no look comes too late.  The locks are the server's
+ * predicate locks, of three kinds:
  *
  *	- of a downlink: the range of keys from its separator to the next one.  It
  *	  is named by the block that the downlink leads to; a root that is a leaf
@@ -30,21 +38,29 @@
  *	- a separator falls (cb_redistribute.c);
  *	- a downlink is taken out (cb_unlink.c).
  *
- * The locks go with the keys: whoever does that has them copied first, under
- * that lock (A31).  A reader locks, and a writer looks, with that page locked in
- * share mode (A30).  So from when a reader has locked a range on, each key of it
- * belongs to a downlink that the reader has locked, and a writer that comes
- * later meets that lock.  One that came earlier had published before.
+ * The locks go with the keys: whoever does that, workers and VACUUM too, has
+ * them copied first, under that lock, from the downlink that loses keys to the
+ * one that gets them (A31_DOWNLINK, A31_NEWROOT, A31_REDISTRIBUTE, A31_UNLINK).
+ * A new page that has no downlink yet is its left neighbour's.  A root that
+ * ceases to be it meanwhile is seen by its flag.  A reader locks, and a writer
+ * looks, with that page locked in share mode (A30).  So from when a reader has
+ * locked a range on, each key of it belongs to a downlink that the reader has
+ * locked, and a writer that comes later meets that lock.  One that came earlier
+ * had published before.
  *
- * The reader's window ends with the range that it locked (A32): the leaf that it
- * comes to may have got more since.
+ * The reader's window ends with the range that it locked (A32): the leaf that
+ * it comes to may have got more since.
  *
  * Values' and cells' locks move nowhere; a writer looks for its values' and for
- * their cells of all sizes (A30).  Hashes serve where filters' do (A10).
+ * their cells of all sizes (A30_VALUES, A30_CELLS), and reads no leaf for that.
+ * They are locked once for all levels and pages.  Hashes serve where filters'
+ * do (A10).
  *
  * A block that is used again may bring locks of the range that it was for, and
- * two values or cells may have one hash: then more conflicts are found than there
- * are.
+ * two values or cells may have one hash: then more conflicts are found than
+ * there are.  REINDEX and the like have the server turn locks into locks of the
+ * table.  Builds lock nothing.  In recovery there are no serializable
+ * transactions.
  *
  *-------------------------------------------------------------------------
  */

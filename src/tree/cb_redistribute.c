@@ -12,14 +12,16 @@
  * One record changes both leaves, in full, and the separator between them in
  * their parent, and makes the third, whose downlink comes later, as after a
  * split.  Entries move to the right only, so that whoever is on the way finds
- * them: who comes to a leaf that has lost them moves right by its new high
- * key; who was in the left leaf before, and goes on in the right one by its
- * block, looks for what lies beyond the left one's old high key only.  The
- * right leaf's range grows to the left, into what nobody looks for there
- * before the record.  If a forward scan's next leaf has given away what lies
- * beyond the scan's bound, it descends anew.  All get VACUUM's cycle id, as
- * after a split: its pass may have come to the right one, and not to the left
- * one (A11_REDISTRIBUTE).
+ * them: who comes to a leaf that has lost them moves right by its new high key;
+ * who was in the left leaf before, and goes on in the right one by its block,
+ * looks for what lies beyond the left one's old high key only.  The right
+ * leaf's range grows to the left, into what nobody looks for there before the
+ * record.  If a forward scan's next leaf has given away what lies beyond the
+ * scan's bound, it descends anew.  All get VACUUM's cycle id, as after a split:
+ * its pass may have come to the right one, and not to the left one
+ * (A11_REDISTRIBUTE).  A pin on the left one protects what has moved, too (I8):
+ * it moved out of a page that VACUUM has yet to come to, and waits for, or out
+ * of one that it has cleaned.
  *
  * A backward scan knows the leaf's lower bound from its way down.  What has
  * come into the leaf from below that bound is left out, and found by the next

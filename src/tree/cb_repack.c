@@ -7,8 +7,13 @@
  * leaf's packed part.  The record tells the places of the plain and the new
  * entries in the result, so redo decodes, merges by place and encodes, and
  * compares nothing; the codec is a function of the entries alone, so that it
- * comes to the same bytes.  Entries move within their page only: a scan holds
- * a copy of the leaf, and LP_DEAD hints find entries by their TIDs.
+ * comes to the same bytes.
+ *
+ * Entries move within their page only, under its exclusive lock, and second
+ * copies alone go: so a scan's pin protects what it did, the page keeps its
+ * cycle id, and LP_DEAD hints find entries by their TIDs.  What they mark is
+ * dropped before, if the table can be asked (cb_dead.c); else packing forgets
+ * them, in replay too.
  *
  *-------------------------------------------------------------------------
  */

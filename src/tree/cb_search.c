@@ -16,23 +16,45 @@
  * follows links has one (cb_search_is_protected).  The leftmost page of a
  * level never leaves the tree, so a root that was remembered stays valid.
  *
- * The primary does not know of a standby's snapshots.  There replay counts the
- * pages that are used again, before they change (cb_counts_reuses), and a page
- * is looked at only if the count, under the page's lock, is what it was when
- * the link was good for sure: before a descent from the root, or under the lock
- * of a page that was in the tree.  What follows from a page that is deleted
- * itself goes by that older count.  If it has changed the page may be another
- * one, and nothing is concluded from it.  The descent begins anew at the root,
- * for the same bound; a scan with a hint descends; leaves that were looked up
- * together are forgotten; verification (A11_REUSEVERIFY) and prewarming descend
- * to what lies right of the last page that they have been at.
+ * The primary does not know of a standby's snapshots, and a conflict would end
+ * long queries where rows are only inserted and cold ranges packed.  So whoever
+ * follows a link in recovery sees for itself that its page has not been used
+ * again:
+ *
+ *	- Before a deleted page that was not a run's is used again, REUSE_PAGE is
+ *	  logged, whoever takes the page (cb_alloc_from_map() alone gives out pages
+ *	  that were used).  Replay counts it, for the index's file (A11_REUSECOUNT).
+ *	  A record or an image that makes the page anew comes later, and changes it
+ *	  under its exclusive lock.  So if the count, read under the page's share
+ *	  lock, is what it was when the link was good, the page is the link's, be it
+ *	  deleted; and stays so until it is unlocked (A11_REUSED).
+ *	- A link is good while the page that has it is locked and in the tree: a
+ *	  page leaves the tree by a record that changes all pages with links to it,
+ *	  and replay of UNLINK keeps them locked until the last is changed.
+ *	  (Readers hold one lock at a time and wait for none meanwhile, so it cannot
+ *	  deadlock.)  A descent reads the count once, before it reads the root's
+ *	  links, and compares at each page.  As it is still the same there, it is
+ *	  the count of each page's own links, too.
+ *	- A deleted page's right link may lead to one that was used again before the
+ *	  deleted page was come to.  The count from before the descent tells of
+ *	  that, too; so no newer one is taken at a deleted page (A11_REUSEOLD), and
+ *	  hints get theirs under the lock of a leaf that is in the tree
+ *	  (A11_REUSEHINT).
+ *	- The leftmost pages, so roots too, need no count.
+ *
+ * If the count has changed the page may be another one, and nothing is
+ * concluded from it.  The descent begins anew at the root, for the same bound;
+ * a scan with a hint descends; leaves that were looked up together are
+ * forgotten; verification (A11_REUSEVERIFY) and prewarming descend to what lies
+ * right of the last page that they have been at.
  *
  * That ends, as a descent is a few page reads, whose pages are in memory after
  * the first, and reuses are as far apart as splits are.  Where comparisons are
  * slow, and replay is fast, it can take many attempts; it can be cancelled.
  * Indexes that share a slot of counts have each other begin anew in vain.
  *
- * After a promotion the count is 0, so no count from before it is believed.
+ * After a promotion the count is 0, so no count from before it is believed
+ * (A11_REUSEPROMOTED).
  * The horizon would not do: a snapshot of the standby can have an xmin beyond
  * the safexid of a deletion that was replayed after it, as a transaction can
  * get that id and commit between its reading and the record.  Who reads the

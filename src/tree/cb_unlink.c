@@ -63,9 +63,14 @@
  *	  against a page whose left neighbour has been deleted since.
  *
  * A deleted page keeps its right link for those who read a link to it before.
- * safexid is the next transaction id, read under the locks: who holds such a
- * link had a snapshot or a transaction id before, so the page is used again
- * only when no horizon is that old (cb_alloc.c).
+ * safexid is the next transaction id, read while all pages with links to it are
+ * locked: whoever holds such a link had a snapshot or a transaction id before,
+ * so the page is used again only when no horizon is that old (cb_alloc.c).  It
+ * is the horizon of all databases, as in btree; the table's is not at hand
+ * where a page is taken under others' locks.  VACUUM's snapshot holds no
+ * horizon back, but nobody else deletes meanwhile, nor does it while it has
+ * links at hand: what they lead to was in the tree, and is not free before it
+ * is deleted.
  *
  * Only one backend at a time deletes pages of an index: VACUUM, or another one
  * with a lock on the table that keeps VACUUM away.
