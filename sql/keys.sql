@@ -173,8 +173,8 @@ INSERT INTO keys_clock VALUES ('2026-03-08 02:00'), ('2026-03-08 02:30'), ('2026
 SELECT * FROM keys_clock WHERE t = ANY ('{2026-03-08 03:00,2026-03-08 03:30}'::timestamptz[]);
 RESET timezone;
 
--- of leaves full of wanted entries not each is looked at: it is where the hour that is
--- left out lies inside (btree, too, stops before it), and where a separator lacks a column
+-- of many wanted entries not each is looked at: it is where the hour that is left out lies
+-- among them (btree, too, stops before it), and where the last column has one value only
 CREATE TABLE keys_whole (a int, b int, t timestamp);
 INSERT INTO keys_whole
 	SELECT g, i, timestamp '2024-03-10 00:00' + (g * g + i) * interval '1 s'
@@ -183,10 +183,20 @@ CREATE INDEX keys_whole_t ON keys_whole USING cachebatch (t);
 CREATE INDEX keys_whole_ab ON keys_whole USING cachebatch (a, b) WITH (pack_leaves = off, fillfactor = 10);
 SET timezone = 'America/New_York';
 SELECT count(*) FROM (SELECT t FROM keys_whole WHERE t < timestamptz '2024-03-10 07:59+00' ORDER BY t) x;
+SELECT count(*) FROM (SELECT t FROM keys_whole WHERE t < timestamptz '2024-03-10 07:59:50+00' ORDER BY t) x;
 RESET timezone;
 SELECT g, n FROM generate_series(4, 172) g,
 	LATERAL (SELECT count(*) n FROM (SELECT b FROM keys_whole WHERE a = g AND b > 7 ORDER BY b DESC) x) y
 	WHERE n <> 2 * g - 7;
+CREATE INDEX keys_whole_tb ON keys_whole USING cachebatch (t, (b % 7));
+SELECT count(*) FROM keys_whole WHERE t > '2024-03-10 01:00' AND b % 7 = 0;
+SELECT count(*) FROM keys_whole WHERE t > '2024-03-10 01:00' AND b % 7 <> 0 AND b % 7 < 3;
+SET enable_indexscan = off;
+SET enable_seqscan = on;
+SELECT count(*) FROM keys_whole WHERE t > '2024-03-10 01:00' AND b % 7 = 0;
+SELECT count(*) FROM keys_whole WHERE t > '2024-03-10 01:00' AND b % 7 <> 0 AND b % 7 < 3;
+SET enable_seqscan = off;
+RESET enable_indexscan;
 DROP TABLE keys_whole;
 
 -- an operator family without the comparison that a condition on a later column needs

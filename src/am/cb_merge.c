@@ -549,24 +549,9 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 }
 
 /*
- * Of n entries of the leaf's packed part, from entry i on in the merge's direction,
- * so many come before the first that is marked dead; entry i is not.
- */
-static int
-cb_merge_count_alive(CbScanOpaque so, const CbMerge *merge, int i, int n)
-{
-	for (int k = 1; k < n && merge->packed_has_dead; k++)
-	{
-		if (cb_pack_is_dead(so->cur->reader.packed.blob, i + k * merge->step))
-			return k;
-	}
-	return n;
-}
-
-/*
  * How many entries come next that are in merge->read: they lie before all other
  * sources' heads, and none is marked dead.  The first source's head is the first of
- * them, and is not marked dead; 0 if it is not from there.  Comparison functions run.
+ * them; 0 if it is not from there, or is marked dead.  Comparison functions run.
  */
 int
 cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
@@ -580,7 +565,9 @@ cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
 		return 0;
 	high = Min(merge->step > 0 ? merge->nread - first : first + 1,
 			   (source->end - source->cur) * merge->step);
-	high = cb_merge_count_alive(so, merge, source->cur, high);
+	if (merge->packed_has_dead)
+		high = cb_pack_count_alive(so->cur->reader.packed.blob, source->cur, high,
+								   merge->step);
 	if (merge->nordered == 1)
 		return high;
 	while (low < high)

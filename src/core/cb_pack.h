@@ -137,6 +137,7 @@ extern int	cb_pack_heap_range(const CbPackReader *reader, int i,
 /* LP_DEAD hints: a bit an entry, 0 in a new blob. */
 extern bool cb_pack_is_dead(const void *blob, int i);
 extern bool cb_pack_has_dead(const void *blob); /* of any entry */
+extern int	cb_pack_count_alive(const void *blob, int i, int n, int step);
 extern bool cb_pack_set_dead(void *blob, int i);
 extern void cb_pack_clear_dead(void *blob);
 

@@ -932,6 +932,23 @@ cb_pack_has_dead(const void *blob)
 }
 
 /*
+ * Of n entries, from entry i on in steps of 1 or -1, so many come before the first
+ * one whose LP_DEAD hint is set.  The blob has them.
+ */
+int
+cb_pack_count_alive(const void *blob, int i, int n, int step)
+{
+	const unsigned char *hints = cb_pack_hint(blob, 0);
+
+	for (int k = 0; k < n; k++, i += step)
+	{
+		if (__atomic_load_n(&hints[i / 8], __ATOMIC_RELAXED) >> (i & 7) & 1)
+			return k;
+	}
+	return n;
+}
+
+/*
  * Sets entry i's LP_DEAD hint; true if it was not set before.  Under the
  * page's share lock: hints may be set by several at a time; one may get lost
  * then.

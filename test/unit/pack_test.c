@@ -71,8 +71,11 @@ check_words(CbPackReader *reader, int i, const CbPackEntry *entries, int n)
 	uint64_t	out[CB_PACK_WORDS_ROOM(8) / 8];
 	uint64_t	tids[CB_PACK_BLOCK];
 	uint16_t	len = 0;
-	int			found = cb_pack_read_words(reader, i, 8, out, &len, tids);
+	int			start = cb_pack_words_start(reader, i);
+	int			found = cb_pack_read_words(reader, start, 8, out, &len, tids);
 
+	CHECK(start == i || (start >= 0 && start < i && start + found > i));
+	found = cb_pack_read_words(reader, i, 8, out, &len, tids);
 	if (!CHECK(found <= CB_PACK_BLOCK && i + found <= n))
 		return 0;
 	for (int k = 0; k < found; k++)
@@ -355,7 +358,18 @@ test_hints(void)
 		dead[i] = true;
 	}
 	for (int i = 0; i < 500; i++)
+	{
+		int			right = cb_pack_count_alive(blob, i, 500 - i, 1);
+		int			left = cb_pack_count_alive(blob, i, i + 1, -1);
+
 		CHECK(cb_pack_is_dead(blob, i) == dead[i]);
+		for (int k = 0; k < right; k++)
+			CHECK(!dead[i + k]);
+		for (int k = 0; k < left; k++)
+			CHECK(!dead[i - k]);
+		CHECK(right == 500 - i || dead[i + right]);
+		CHECK(left == i + 1 || dead[i - left]);
+	}
 	CHECK(!cb_pack_is_dead(blob, 500) && !cb_pack_set_dead(blob, 500));
 	CHECK(!cb_pack_is_dead(blob, -1) && !cb_pack_set_dead(blob, -1));
 	check_holds(blob, len, set.entries, 500);
