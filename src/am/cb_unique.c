@@ -31,9 +31,10 @@
  *	f) Where a key's hash says less than the key, claims end within aminsert.
  *
  * Of UNIQUE_CHECK_PARTIAL only the answer differs: it waits for no transaction, and
- * says that the key may be there.  The server looks again then, with a dirty
- * snapshot.  cb_unique_scan.c has what concerns such scans; after one that found
- * nothing the entry needs no search of its own.
+ * says that the key may be there; then cb_insert.c leaves the entry out, if the
+ * row is speculative.  The server looks again, with a dirty snapshot.
+ * cb_unique_scan.c has what concerns such scans; after one that found nothing the
+ * entry needs no search of its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -291,9 +292,7 @@ cb_unique_ask_row(CbUniqueState *state, const CbUniqueEntry *entry,
 		return CB_UNIQUE_FREE;
 	}
 	*done = true;
-
-	/* of two that may lose not both do: the other one has no claim */
-	if (entry->check == UNIQUE_CHECK_PARTIAL && dirty->speculativeToken == 0)
+	if (entry->check == UNIQUE_CHECK_PARTIAL)
 		return CB_UNIQUE_TAKEN;
 	result->xid = TransactionIdIsValid(dirty->xmin) ? dirty->xmin : dirty->xmax;
 	result->token = dirty->speculativeToken;
