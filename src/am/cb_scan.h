@@ -52,7 +52,7 @@ typedef struct CbPlace
 	char	   *buf;			/* memory for bound.tuple, or for an entry ... */
 	Size		buf_size;
 	int			nentry;			/* ... that so many first keys' values are of */
-	ScanKey		keys;			/* memory for bound.keys, or NULL */
+	CbBoundKey *keys;			/* memory for bound.keys, or NULL */
 	ScanDirection dir;			/* of bound.keys */
 	const CbKeyCond *points;	/* NULL: not one value */
 	int			point;
@@ -148,7 +148,7 @@ typedef struct CbScanAhead
 	int			seen;			/* leaves of the list that it has come to */
 	int			asked;			/* those, and the ones asked for */
 	CbAhead    *list;			/* NULL: not needed yet */
-	ScanKey		end_keys;		/* of list's end */
+	CbBoundKey *end_keys;		/* of list's end */
 } CbScanAhead;
 
 /* what the scan has seen of the index's range buffers */

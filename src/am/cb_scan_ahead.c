@@ -126,7 +126,7 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 
 	if (list == NULL)
 	{
-		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) * INDEX_MAX_KEYS);
+		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(CbBoundKey) * INDEX_MAX_KEYS);
 		list = ahead->list = MemoryContextAlloc(so->cxt, sizeof(CbAhead));
 	}
 	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.bound : &so->cur->lo.bound;
