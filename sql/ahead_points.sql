@@ -65,6 +65,13 @@ SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a LIMIT 1');
 SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a = ANY (ARRAY[1, 7777, 15000]) ORDER BY a');
 SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a BETWEEN 5 AND 3');
 
+-- from value to value, where they are in leaf after leaf
+SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a = ANY (ARRAY(SELECT generate_series(5000, 5700, 7))) ORDER BY a');
+SELECT * FROM ask('bitmap', 'SELECT a FROM ahead WHERE a = ANY (ARRAY(SELECT generate_series(5000, 5700, 7)))');
+SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a = ANY (ARRAY(SELECT generate_series(5000, 5700) UNION SELECT generate_series(9000, 9700))) ORDER BY a');
+SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a BETWEEN 5000 AND 5700 AND a = ANY (ARRAY(SELECT generate_series(1, 16000))) ORDER BY a');
+SELECT * FROM ask('index', 'SELECT a FROM ahead WHERE a = ANY (ARRAY(SELECT generate_series(1, 16000, 200))) ORDER BY a');
+
 -- more from leaf to leaf
 SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a LIMIT 100');
 SELECT * FROM ask('index', 'SELECT a FROM ahead ORDER BY a LIMIT 150');

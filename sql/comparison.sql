@@ -67,3 +67,37 @@ DROP TABLE comparison;
 DROP OPERATOR CLASS int4_memory_ops USING cachebatch;
 DROP FUNCTION cmp_memory;
 RESET cache_batch.stage_size;
+
+-- one of two types, in SQL: what it keeps from call to call is kept once, to however many
+-- values a scan goes, and however often it starts; and so is what arrays take
+CREATE FUNCTION cmp_sql(a int4, b int8) RETURNS int4 LANGUAGE sql AS 'SELECT btint48cmp(a, b)';
+CREATE OPERATOR CLASS int4_sql_ops FOR TYPE int4 USING cachebatch AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	OPERATOR 3 = (int4, int8),
+	FUNCTION 1 btint4cmp(int4, int4), FUNCTION 1 (int4, int8) cmp_sql(int4, int8),
+	FUNCTION 1 (int8, int8) btint8cmp(int8, int8);
+CREATE FUNCTION memory_used() RETURNS bigint LANGUAGE sql AS
+	'SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts';
+CREATE TABLE comparison (k int4, n int4);
+INSERT INTO comparison SELECT g, g FROM generate_series(1, 20000) g;
+CREATE INDEX comparison_k ON comparison USING cachebatch (k int4_sql_ops) WITH (fillfactor = 10, pack_leaves = off);
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SELECT count(*), max(used) - min(used) < 100000 AS kept_once FROM (
+	SELECT CASE WHEN n IN (501, 19901) THEN memory_used() END AS used FROM comparison
+	WHERE k = ANY (ARRAY(SELECT generate_series(1::int8, 20000, 10)))) s;
+SELECT count(*), max(used) - min(used) < 100000 AS kept_once FROM (
+	SELECT CASE WHEN n IN (51, 1951) THEN memory_used() END AS used
+	FROM generate_series(1::int8, 2000) g JOIN comparison ON k = g) s;
+SELECT count(*), max(used) - min(used) < 100000 AS kept_once FROM (
+	SELECT CASE WHEN n IN (51, 1951) THEN memory_used() END AS used
+	FROM generate_series(1, 2000) g JOIN comparison ON k = ANY (array_append(ARRAY(SELECT generate_series(-200, 0)), g))) s;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+DROP TABLE comparison;
+DROP OPERATOR FAMILY int4_sql_ops USING cachebatch CASCADE;
+DROP FUNCTION cmp_sql, memory_used;

@@ -111,6 +111,20 @@ cb_insert_may_stage_speculative(Relation heap, ItemPointer heap_tid,
 }
 
 /*
+ * Is an entry left out?  So it is if it may not be unique and its row is
+ * speculative: the server takes that back.  In the index it would only refuse
+ * the row that has the claim, and neither would stay.  While a plan with ON
+ * CONFLICT runs, the server has no other rows for UNIQUE_CHECK_PARTIAL: it asks
+ * for that for deferrable constraints, which we do not have, and where a logical
+ * worker applies rows, which runs no plan then and may keep them.
+ */
+static inline bool
+cb_insert_leaves_out(bool is_unique)
+{
+	return !is_unique && cb_nesting.speculative > 0;
+}
+
+/*
  * Must an entry be published before aminsert returns?  Yes if nobody would do
  * so later in time, and if its heap tuple may die while the transaction goes
  * on and its TID be used again.  A logical replication worker runs no
@@ -175,8 +189,8 @@ cb_insert_check(CbInsertState *state, const CbUniqueEntry *entry,
 
 /*
  * aminsert: takes an entry, which is staged, and published at once if it must
- * be or the stages are full.  Returns whether it is known to be unique, which
- * means nothing if that was not asked for.
+ * be or the stages are full; or leaves it out.  Returns whether it is known to
+ * be unique, which means nothing if that was not asked for.
  *
  * The caller holds RowExclusiveLock on the index, the row is in the table, and
  * no LWLock or buffer lock is held.  The values are copied.  Comparison
@@ -204,7 +218,7 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 	if (unlikely(stage->sweep_due || stage->flush_due) && !cb_stage_committing)
 		cb_stage_publish_due(stage, index);
 	is_unique = cb_insert_check(state, &entry, index_info);
-	if (check_unique == UNIQUE_CHECK_EXISTING)
+	if (check_unique == UNIQUE_CHECK_EXISTING || cb_insert_leaves_out(is_unique))
 		return is_unique;
 	write_through = cb_insert_must_write_through(state, &entry, is_unique,
 												 index_info);

@@ -102,49 +102,46 @@ cb_keys_proc_is_ordered(Oid proc)
 }
 
 /*
- * Makes a type of a column; what its function keeps lives in cxt.  There is
- * none if the family lacks it.
+ * Makes a type of a column; what its function keeps lives in cxt, and serves all
+ * bounds.  There is none if the family lacks it.
  */
 static void
 cb_keys_init_type(CbKeysType *type, CbKeyDesc *kd, int column, Oid oid,
 				  MemoryContext cxt)
 {
-	ScanKey		bound = &type->bound;
-	int16		option = kd->rel->rd_indoption[column];
+	Oid			proc;
 
 	type->kd = kd;
+	type->column = column;
 	type->type = cb_keys_is_own_type(kd, column, oid) ? InvalidOid : oid;
 	type->operator.fn_oid = InvalidOid;
-	memset(bound, 0, sizeof(ScanKeyData));
-	bound->sk_flags = option << SK_BT_INDOPTION_SHIFT;
-	bound->sk_attno = column + 1;
-	bound->sk_strategy = InvalidStrategy;
-	bound->sk_subtype = oid;
-	bound->sk_collation = kd->rel->rd_indcollation[column];
+	type->compare.fn_oid = InvalidOid;
 	type->ordered = true;
 	if (!OidIsValid(type->type))
-		fmgr_info_copy(&bound->sk_func,
-					   index_getprocinfo(kd->rel, column + 1, CB_ORDER_PROC), cxt);
-	else
-	{
-		Oid			proc = cb_keys_order_proc(kd, column, InvalidOid, oid);
+		return;
+	proc = cb_keys_order_proc(kd, column, InvalidOid, oid);
+	if (OidIsValid(proc))
+		fmgr_info_cxt(proc, &type->compare, cxt);
+	type->ordered = cb_keys_proc_is_ordered(proc);
+}
 
-		if (OidIsValid(proc))
-			fmgr_info_cxt(proc, &bound->sk_func, cxt);
-		type->ordered = cb_keys_proc_is_ordered(proc);
-	}
+/* Is there a comparison of the column with the type? */
+static inline bool
+cb_keys_is_compared(const CbKeysType *type)
+{
+	return !OidIsValid(type->type) || OidIsValid(type->compare.fn_oid);
 }
 
 static inline SortSupport
 cb_keys_ssup(const CbKeysType *type)
 {
-	return &type->kd->ssup[type->bound.sk_attno - 1];
+	return &type->kd->ssup[type->column];
 }
 
 static inline int
 cb_keys_turn(const CbKeysType *type, int cmp)
 {
-	if ((type->bound.sk_flags & SK_BT_DESC) != 0)
+	if (cb_keys_ssup(type)->ssup_reverse)
 		INVERT_COMPARE_RESULT(cmp);
 	return cmp;
 }
@@ -171,8 +168,8 @@ cb_keys_compare_other(const CbKeyCond *cond, uintptr_t column, uintptr_t value)
 	CbKeysType *type = cond->arg;
 
 	return cb_keys_turn(type,
-						DatumGetInt32(FunctionCall2Coll(&type->bound.sk_func,
-														type->bound.sk_collation,
+						DatumGetInt32(FunctionCall2Coll(&type->compare,
+														cb_keys_ssup(type)->ssup_collation,
 														(Datum) column, (Datum) value)));
 }
 
@@ -185,7 +182,7 @@ cb_keys_compare_operator(const CbKeyCond *cond, uintptr_t column, uintptr_t valu
 {
 	CbKeysType *type = cond->arg;
 	bool		inside =
-	DatumGetBool(FunctionCall2Coll(&type->operator, type->bound.sk_collation,
+	DatumGetBool(FunctionCall2Coll(&type->operator, cb_keys_ssup(type)->ssup_collation,
 								   (Datum) column, (Datum) value));
 
 	return inside == (cond->kind == CB_COND_LOWER) ? 1 : -1;
@@ -199,7 +196,7 @@ static bool
 cb_keys_compare_types(CbKeys *keys, const CbKeysType *a, Datum value_a,
 					  const CbKeysType *b, Datum value_b, int *cmp)
 {
-	int			column = a->bound.sk_attno - 1;
+	int			column = a->column;
 	Oid			proc;
 
 	if (!OidIsValid(a->type) && !OidIsValid(b->type))
@@ -220,7 +217,7 @@ cb_keys_compare_types(CbKeys *keys, const CbKeysType *a, Datum value_a,
 		keys->relating_types[1] = b->type;
 	}
 	*cmp = cb_keys_turn(a, DatumGetInt32(FunctionCall2Coll(&keys->relate,
-														   a->bound.sk_collation,
+														   cb_keys_ssup(a)->ssup_collation,
 														   value_a, value_b)));
 	return true;
 }
@@ -378,7 +375,7 @@ cb_keys_compare_elements(const void *a, const void *b, void *arg)
 										  *(const Datum *) b);
 	if (!cb_keys_compare_types(sort->keys, sort->type, *(const Datum *) a,
 							   sort->type, *(const Datum *) b, &cmp))
-		cb_keys_report_no_order(sort->keys->kd, sort->type->bound.sk_attno - 1,
+		cb_keys_report_no_order(sort->keys->kd, sort->type->column,
 								sort->type->type, sort->type->type);
 	return cmp;
 }
@@ -392,7 +389,7 @@ cb_keys_read_array(CbKeys *keys, CbKeysGiven *given, Datum value, Datum **elemen
 {
 	ArrayType  *array = DatumGetArrayTypeP(value);
 	CbKeysSort	sort = {keys, &given->type};
-	int			column = given->type.bound.sk_attno - 1;
+	int			column = given->type.column;
 	bool	   *nulls;
 	int			nall;
 	int			n = 0;
@@ -452,7 +449,7 @@ cb_keys_set_array(CbKeys *keys, CbKeysGiven *given, CbKeyCond *cond, Datum value
 static bool
 cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
 {
-	bool		desc = (given->type.bound.sk_flags & SK_BT_DESC) != 0;
+	bool		desc = cb_keys_ssup(&given->type)->ssup_reverse;
 	CbKeyCond  *cond;
 	CbKeyCondKind kind;
 	bool		strict;
@@ -475,7 +472,7 @@ cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
 	given->type.operator = key->sk_func;
 	if (kind != CB_COND_POINTS)
 		cb_keys_add_not_null(keys, given);
-	if (!OidIsValid(given->type.bound.sk_func.fn_oid))
+	if (!cb_keys_is_compared(&given->type))
 	{
 		if (kind == CB_COND_POINTS)
 			cb_keys_report_no_order(keys->kd, key->sk_attno - 1, InvalidOid, key->sk_subtype);
@@ -518,7 +515,7 @@ cb_keys_set_type(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cx
 	Oid			oid = key->sk_subtype;
 
 	if (given->type.kd != NULL && given->subtype == oid &&
-		given->type.bound.sk_attno == key->sk_attno)
+		given->type.column == column)
 		return;
 	given->type.kd = NULL;
 	given->subtype = oid;
@@ -572,27 +569,12 @@ cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 
 /* ---------- bounds ---------- */
 
-/* The column's own type. */
-static const CbKeysType *
-cb_keys_own_type(CbKeys *keys, int column)
-{
-	MemoryContext cxt = keys->kd->ssup[column].ssup_cxt;
-	CbKeysType *type;
-
-	if (keys->own == NULL)
-		keys->own = MemoryContextAllocZero(cxt, sizeof(CbKeysType) * keys->kd->nkeyatts);
-	type = &keys->own[column];
-	if (type->kd == NULL)
-		cb_keys_init_type(type, keys->kd, column, InvalidOid, cxt);
-	return type;
-}
-
 /* Is there a comparison of the part's value with entries? */
 static bool
 cb_keys_can_compare(const CbKeyPart *part)
 {
 	return part->source != CB_PART_COND || part->cond->is_null ||
-		OidIsValid(((CbKeysType *) part->cond->arg)->bound.sk_func.fn_oid);
+		cb_keys_is_compared(part->cond->arg);
 }
 
 /* Can the place be searched for, or one before it that is as good? */
@@ -648,20 +630,17 @@ cb_keys_are_interval(const CbKeys *keys)
 /* A key of a bound, for one part of a place. */
 static void
 cb_keys_make_bound_key(CbKeys *keys, const CbKeyPart *part, int column,
-					   IndexTuple entry, ScanKey key)
+					   IndexTuple entry, CbBoundKey *key)
 {
-	bool		is_null = part->source == CB_PART_COND && part->cond->is_null;
-	const CbKeysType *type = part->source == CB_PART_COND ? part->cond->arg :
-		cb_keys_own_type(keys, column);
+	CbKeysType *type = part->source == CB_PART_COND ? part->cond->arg : NULL;
 
-	*key = type->bound;
-	key->sk_func.fn_extra = NULL;
+	key->is_null = type != NULL && part->cond->is_null;
+	key->compare = type != NULL && OidIsValid(type->type) ? &type->compare : NULL;
 	if (part->source == CB_PART_ENTRY)
-		key->sk_argument = index_getattr(entry, column + 1, keys->kd->tupdesc, &is_null);
+		key->value = index_getattr(entry, column + 1, keys->kd->tupdesc,
+								   &key->is_null);
 	else
-		key->sk_argument = (Datum) part->value;
-	if (is_null)
-		key->sk_flags |= SK_ISNULL;
+		key->value = (Datum) part->value;
 }
 
 /*
@@ -674,7 +653,7 @@ cb_keys_make_bound_key(CbKeys *keys, const CbKeyPart *part, int column,
  */
 void
 cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place, IndexTuple entry,
-				   ScanDirection dir, ScanKey bound_keys, CbBound *bound)
+				   ScanDirection dir, CbBoundKey *bound_keys, CbBound *bound)
 {
 	int			n = 0;
 
@@ -693,7 +672,6 @@ cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place, IndexTuple entry,
 	bound->after = n < place->nparts ? ScanDirectionIsBackward(dir) : place->after;
 	bound->nkeys = n;
 	bound->keys = bound_keys;
-	bound->is_number = keys->kd->is_number &&
-		bound_keys[0].sk_func.fn_oid == keys->kd->order_proc[0] &&
-		(bound_keys[0].sk_flags & SK_ISNULL) == 0;
+	bound->is_number = keys->kd->is_number && bound_keys[0].compare == NULL &&
+		!bound_keys[0].is_null;
 }

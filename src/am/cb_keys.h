@@ -18,12 +18,13 @@
 typedef struct CbKeysType
 {
 	CbKeyDesc  *kd;
+	int			column;			/* from 0 on */
 	Oid			type;			/* InvalidOid: the column's own */
 	bool		ordered;		/* is the column in the order of comparisons
 								 * with the type? */
 	FmgrInfo	operator;		/* the key's own, if it has one */
-	ScanKeyData bound;			/* of a bound, but for the value; its function
-								 * compares the column with the type */
+	FmgrInfo	compare;		/* compares the column with another type; its
+								 * fn_oid is invalid if there is none */
 } CbKeysType;
 
 /* A scan key, as it was given last. */
@@ -40,7 +41,6 @@ typedef struct CbKeys
 	int			ngiven;			/* scan keys */
 	CbKeysGiven *given;			/* NULL: none have been given yet */
 	CbKeyCond  *conds;			/* room for two of each */
-	CbKeysType *own;			/* the columns' types, as needed; or NULL */
 	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
 	CbKeySpace	space;
 	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
@@ -69,6 +69,6 @@ extern bool cb_keys_place_is_ordered(const CbKeyPlace *place);
 extern bool cb_keys_can_bound(const CbKeyPlace *place);
 extern void cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place,
 							   IndexTuple entry, ScanDirection dir,
-							   ScanKey bound_keys, CbBound *bound);
+							   CbBoundKey *bound_keys, CbBound *bound);
 
 #endif							/* CB_KEYS_H */

@@ -104,7 +104,7 @@ cb_merge_search_packed(CbScanOpaque so, const CbBound *bound)
 		(packed->info & INDEX_NULL_MASK) == 0)
 	{
 		int			n = cb_pack_search_number(packed,
-											  DatumGetInt64(bound->keys[0].sk_argument),
+											  DatumGetInt64(bound->keys[0].value),
 											  bound->after);
 
 		if (n >= 0)
@@ -222,7 +222,7 @@ cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbBound *bou
 	if (source->kind == CB_SOURCE_PACKED)
 		return (packed->info & INDEX_NULL_MASK) == 0 &&
 			cb_pack_read_number(packed, source->cur, &number) &&
-			number > DatumGetInt64(bound->keys[0].sk_argument);
+			number > DatumGetInt64(bound->keys[0].value);
 	itup = cb_page_get_entry(window->page, source->cur);
 	return itup != NULL && cb_key_compare_number(bound, itup) > 0;
 }

@@ -29,11 +29,11 @@ cb_place_own_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple)
 }
 
 /* Memory for the keys of a place's bound. */
-static ScanKey
+static CbBoundKey *
 cb_place_own_keys(CbScanOpaque so, CbPlace *place)
 {
 	if (place->keys == NULL)
-		place->keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) *
+		place->keys = MemoryContextAlloc(so->cxt, sizeof(CbBoundKey) *
 										 so->kd.nkeyatts);
 	return place->keys;
 }
@@ -65,8 +65,8 @@ cb_place_own_values(CbScanOpaque so, CbPlace *place, IndexTuple entry, int n)
 	{
 		bool		isnull;
 
-		place->bound.keys[i].sk_argument = index_getattr(entry, i + 1,
-														 so->kd.tupdesc, &isnull);
+		place->bound.keys[i].value = index_getattr(entry, i + 1,
+												   so->kd.tupdesc, &isnull);
 	}
 }
 
@@ -110,10 +110,7 @@ cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 	if (src->bound.kind == CB_BOUND_KEYS)
 	{
 		dst->bound.keys = cb_place_own_keys(so, dst);
-		memcpy(dst->keys, src->keys, sizeof(ScanKeyData) * src->bound.nkeys);
-		/* what a function keeps belongs to one key: it may give that up */
-		for (int i = 0; i < src->bound.nkeys; i++)
-			dst->keys[i].sk_func.fn_extra = NULL;
+		memcpy(dst->keys, src->keys, sizeof(CbBoundKey) * src->bound.nkeys);
 		cb_place_own_values(so, dst, (IndexTuple) src->buf, src->nentry);
 	}
 	dst->dir = src->dir;

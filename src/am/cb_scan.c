@@ -148,10 +148,6 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	so->group.n = 0;
-	/* what it has read ahead may end at the values of the keys that go */
-	cb_scan_ahead_reset(&so->ahead);
-	so->ahead.points = NULL;
-	so->ahead.hops = false;
 	/* not the first one: there may be many */
 	if (so->cur != NULL && so->descent.root == NULL &&
 		IsMVCCSnapshot(scan->xs_snapshot) && !scan->xactStartedInRecovery)

@@ -55,7 +55,7 @@ typedef struct CbPlace
 	char	   *buf;			/* memory for bound.tuple, or for an entry ... */
 	Size		buf_size;
 	int			nentry;			/* ... that so many first keys' values are of */
-	ScanKey		keys;			/* memory for bound.keys, or NULL */
+	CbBoundKey *keys;			/* memory for bound.keys, or NULL */
 	ScanDirection dir;			/* of bound.keys */
 	const CbKeyCond *points;	/* NULL: not one value */
 	int			point;
@@ -141,9 +141,12 @@ typedef struct CbScanAhead
 								 * to a point? */
 	const CbKeyCond *points;	/* the scan has gone to this one's ... */
 	int			point;			/* ... point; NULL: to none */
+	bool		dense;			/* it comes from point to point, and so far from
+								 * leaf to leaf by that */
 	ScanDirection dir;			/* in which the scan goes, if it has a leaf */
-	BlockNumber leaf;			/* the last one that it came to */
-	int			nleaves;		/* so many since it started or turned round */
+	BlockNumber leaf;			/* the last one that it came to, ... */
+	BlockNumber next;			/* ... and the one right of it, if known */
+	int			nleaves;		/* so many in a row */
 	bool		on;				/* are more asked for? */
 	int			max;			/* leaves beyond the scan's, at most ... */
 	int			distance;		/* ... and at present */
@@ -151,7 +154,7 @@ typedef struct CbScanAhead
 	int			seen;			/* leaves of the list that it has come to */
 	int			asked;			/* those, and the ones asked for */
 	CbAhead    *list;			/* NULL: not needed yet */
-	ScanKey		end_keys;		/* of list's end */
+	CbBoundKey *end_keys;		/* of list's end */
 } CbScanAhead;
 
 /* what the scan has seen of the index's range buffers */
@@ -261,7 +264,8 @@ extern CbLeafHint cb_scan_find_leaf(IndexScanDesc scan, ScanDirection dir);
 
 /* cb_scan_ahead.c */
 extern int	cb_scan_ahead_max(Relation rel);
-extern void cb_scan_ahead_reset(CbScanAhead *ahead);
+extern void cb_scan_ahead_start(CbScanAhead *ahead);
+extern void cb_scan_ahead_go(CbScanOpaque so, ScanDirection dir);
 extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
 							   bool missed);
 

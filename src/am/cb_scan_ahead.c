@@ -10,6 +10,11 @@
  * them, and at its first leaf; others at their second one.  A scan that finds
  * its leaves in memory does nothing but to notice that.
  *
+ * Where the keys want several values the list ends with the present one, as the
+ * next may be far away.  But a scan that has come to another value by reading on,
+ * or has gone forward to one in its leaf or in the next one, will go on so, as a
+ * rule: then the list has all leaves, until a value lies further on.
+ *
  * All that is known here are hints, so nothing is checked: a page that is
  * asked for in vain costs its reading.
  *
@@ -49,14 +54,15 @@ cb_scan_ahead_max(Relation rel)
 }
 
 /*
- * A primitive scan starts, or turns round: forgets which leaves come next.
+ * The scan goes elsewhere, or turns round: forgets which leaves come next.
  * Memory is kept for the next list.
  */
-void
+static void
 cb_scan_ahead_reset(CbScanAhead *ahead)
 {
+	ahead->dense = false;
 	ahead->dir = NoMovementScanDirection;
-	ahead->leaf = InvalidBlockNumber;
+	ahead->leaf = ahead->next = InvalidBlockNumber;
 	ahead->nleaves = 0;
 	ahead->on = false;
 	ahead->seen = ahead->asked = 0;
@@ -64,11 +70,62 @@ cb_scan_ahead_reset(CbScanAhead *ahead)
 		ahead->list->n = 0;
 }
 
+/*
+ * The scan starts, perhaps with other keys: the list may end at values that are
+ * gone.  A process of a parallel scan need not be the one that begins at its start,
+ * so cb_scan_ahead_go() would not do.
+ */
+void
+cb_scan_ahead_start(CbScanAhead *ahead)
+{
+	cb_scan_ahead_reset(ahead);
+	ahead->points = NULL;
+	ahead->hops = false;
+}
+
+/*
+ * The scan goes to so->pos, a place of its keys: is it the next point, in the leaf
+ * that it came to last, or right of that?
+ */
+static bool
+cb_scan_ahead_is_near(const CbScanOpaqueData *so, ScanDirection dir)
+{
+	const CbScanAhead *ahead = &so->ahead;
+	BlockNumber leaf = so->pos.leaf.blkno;
+
+	return ahead->dir == dir && ahead->points != NULL &&
+		ahead->points == so->pos.points && leaf != InvalidBlockNumber &&
+		(leaf == ahead->leaf || leaf == ahead->next);
+}
+
+static inline void
+cb_scan_ahead_set_dense(CbScanAhead *ahead)
+{
+	if (ahead->dense)
+		return;
+	ahead->dense = true;
+	ahead->on = false;
+}
+
+/* The scan goes to so->pos, a place of its keys, of whose leaf it knows what it can. */
+void
+cb_scan_ahead_go(CbScanOpaque so, ScanDirection dir)
+{
+	CbScanAhead *ahead = &so->ahead;
+
+	if (cb_scan_ahead_is_near(so, dir))
+		cb_scan_ahead_set_dense(ahead);
+	else
+		cb_scan_ahead_reset(ahead);
+	ahead->points = so->pos.points;
+	ahead->point = so->pos.point;
+}
+
 /* Are all leaves up to the list's end wanted? */
 static inline bool
 cb_scan_ahead_whole(const CbScanAhead *ahead)
 {
-	return ahead->whole && !ahead->hops;
+	return ahead->whole && !ahead->hops && !ahead->dense;
 }
 
 /*
@@ -94,8 +151,8 @@ cb_scan_ahead_pass(CbScanAhead *ahead, bool *asked)
 }
 
 /*
- * Sets the list's end: that of the scan, or, if it goes from point to point,
- * where the present one ends.  What cannot be searched for is as none.
+ * Sets the list's end: that of the scan, or, if it goes to points far from each
+ * other, where the present one ends.  What cannot be searched for is as none.
  */
 static void
 cb_scan_ahead_set_end(CbScanOpaque so)
@@ -104,7 +161,7 @@ cb_scan_ahead_set_end(CbScanOpaque so)
 	bool		forward = ScanDirectionIsForward(ahead->dir);
 	CbKeyPlace	end;
 
-	if (ahead->points != NULL)
+	if (ahead->points != NULL && !ahead->dense)
 		cb_keyspace_go_to_point(&so->keys.space, ahead->points, ahead->point,
 								!forward, &end);
 	else
@@ -126,7 +183,7 @@ cb_scan_ahead_begin_list(IndexScanDesc scan)
 
 	if (list == NULL)
 	{
-		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(ScanKeyData) * INDEX_MAX_KEYS);
+		ahead->end_keys = MemoryContextAlloc(so->cxt, sizeof(CbBoundKey) * INDEX_MAX_KEYS);
 		list = ahead->list = MemoryContextAlloc(so->cxt, sizeof(CbAhead));
 	}
 	from = ScanDirectionIsForward(ahead->dir) ? &so->cur->hi.bound : &so->cur->lo.bound;
@@ -208,10 +265,14 @@ cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir, bool missed)
 		cb_scan_ahead_reset(ahead);
 		ahead->dir = dir;
 	}
+	ahead->next = so->cur->hi.bound.kind == CB_BOUND_TUPLE ? so->cur->hi.leaf.blkno :
+		InvalidBlockNumber;
 	if (ahead->leaf == so->cur->leaf.blkno)
 		return;
 	ahead->leaf = so->cur->leaf.blkno;
 	ahead->nleaves++;
+	if (ahead->points != NULL && ahead->points->near != ahead->point)
+		cb_scan_ahead_set_dense(ahead);
 	listed = cb_scan_ahead_pass(ahead, &asked);
 	if (missed && !asked && (cb_scan_ahead_whole(ahead) || ahead->nleaves >= CB_SCAN_AHEAD_MIN))
 	{

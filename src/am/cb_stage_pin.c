@@ -33,7 +33,9 @@
  *
  * A VACUUM that has to freeze waits as for a cursor's pin.  The statement must
  * not wait for that VACUUM: by ANALYZE or DDL of the very table in a function of
- * it, or for a row of a session that does so next.
+ * it, or for a row of a session that does so next, as the deadlock detector does
+ * not see who waits for a pin.  Without us it must not either: who waits for a row,
+ * as ON CONFLICT DO UPDATE may, has the row's page pinned.
  *
  *-------------------------------------------------------------------------
  */

@@ -62,15 +62,17 @@
  * adds the key, as it would do so with a speculative row, for which others
  * wait.  It says that the key may be there.  The server takes the row back and
  * looks again, with a dirty snapshot, which waits for claims
- * (cb_unique_scan.c).
+ * (cb_unique_scan.c).  Only where different keys have the same hash it waits for
+ * the claim, or upserts of these would refuse each other again and again; the
+ * claim ends within aminsert, and its owner waits for no row meanwhile
+ * (I13_PARTIAL).
  *
- * In two cases it waits all the same, in which upserts would refuse each other
- * again and again.  Where different keys have the same hash it waits for the
- * claim, which ends within aminsert, and whose owner waits for no row meanwhile
- * (I13_PARTIAL).  If it finds another's speculative insertion it waits for the
- * end of that (I13_LOSER): that one may lose only because it met this claim, so
- * both would.  Who waits so has no entry in the index yet, and the other one
- * has, so that one does not wait in turn.
+ * The entry of a speculative row that is refused so is left out (cb_insert.c), as
+ * the row is taken back (I13_LOSER).  Else the session that has the claim could
+ * find it when it looks, and lose as well, so that neither row stays; and so again
+ * and again, as the server has a means against that for exclusion constraints
+ * only (CEOUC_LIVELOCK_PREVENTING_WAIT).  Refused rows that a logical worker
+ * applies may stay, and get their entries (I13_APPLIED).
  *
  *-------------------------------------------------------------------------
  */
@@ -328,9 +330,7 @@ cb_unique_ask_row(CbUniqueState *state, const CbUniqueEntry *entry,
 		return CB_UNIQUE_FREE;
 	}
 	*done = true;
-
-	/* of two that may lose not both do: the other one has no claim */
-	if (entry->check == UNIQUE_CHECK_PARTIAL && dirty->speculativeToken == 0)
+	if (entry->check == UNIQUE_CHECK_PARTIAL)
 		return CB_UNIQUE_TAKEN;
 	result->xid = TransactionIdIsValid(dirty->xmin) ? dirty->xmin : dirty->xmax;
 	result->token = dirty->speculativeToken;

@@ -690,9 +690,7 @@ cb_window_begin(IndexScanDesc scan, ScanDirection dir)
 #endif
 	so->pos.leaf = cb_scan_find_leaf(scan, dir);
 	so->starting = true;
-	cb_scan_ahead_reset(&so->ahead);
-	so->ahead.points = so->pos.points;
-	so->ahead.point = so->pos.point;
+	cb_scan_ahead_go(so, dir);
 }
 
 /* The scan begins where its keys say. */
@@ -704,7 +702,6 @@ cb_window_start(IndexScanDesc scan, ScanDirection dir)
 	cb_keyspace_start(&so->keys.space, ScanDirectionIsForward(dir), &so->keys.place);
 	cb_place_set_keys(so, &so->pos, NULL, dir);
 	cb_window_begin(scan, dir);
-	so->ahead.hops = false;
 }
 
 /*
@@ -862,6 +859,7 @@ cb_window_first(IndexScanDesc scan, ScanDirection dir)
 	if (so->cur == NULL)
 		so->cur = cb_window_init(so, &so->first);
 	so->cur->more_left = so->cur->more_right = false;
+	cb_scan_ahead_start(&so->ahead);
 	if (scan->parallel_scan != NULL)
 		return cb_window_seek_turn(scan, dir);
 	cb_window_start(scan, dir);

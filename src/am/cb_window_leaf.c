@@ -56,7 +56,7 @@ cb_window_begins_before(CbScanOpaque so, const CbBound *bound)
 	CbWindow   *window = so->cur;
 
 	if (window->has_low && bound->is_number)
-		return DatumGetInt64(bound->keys[0].sk_argument) >= window->low;
+		return DatumGetInt64(bound->keys[0].value) >= window->low;
 	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&
 		cb_key_compare_bound(&so->kd, bound, window->items[0].itup) <= 0;
 }
@@ -225,7 +225,7 @@ cb_window_set_bounds(CbScanOpaque so, bool forward)
 	window->has_low = forward && so->pos.bound.kind == CB_BOUND_KEYS &&
 		so->pos.bound.is_number && so->pos.bound.nkeys == 1 && !so->pos.bound.after;
 	if (window->has_low)
-		window->low = DatumGetInt64(so->pos.bound.keys[0].sk_argument);
+		window->low = DatumGetInt64(so->pos.bound.keys[0].value);
 	bound = forward ?
 		(CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page)) :
 		so->descent.low;

@@ -310,7 +310,7 @@ cb_route_bound(const CbKeyDesc *kd, const CbRouter *router, const CbBound *bound
 
 	if (bound->kind == CB_BOUND_KEYS && bound->is_number && router->has_numbers)
 	{
-		int64		number = DatumGetInt64(bound->keys[0].sk_argument);
+		int64		number = DatumGetInt64(bound->keys[0].value);
 
 		low = cb_route_number(router, number);
 		if (low + 1 < high && router->numbers[low + 1] > number)

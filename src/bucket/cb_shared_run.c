@@ -301,7 +301,7 @@ cb_shared_begins_left(const CbKeyDesc *kd, const CbSharedRun *run, uint32 i,
 {
 	if (run->has_numbers && bound->kind == CB_BOUND_KEYS && bound->is_number)
 	{
-		int64		number = DatumGetInt64(bound->keys[0].sk_argument);
+		int64		number = DatumGetInt64(bound->keys[0].value);
 
 		if (run->members[i].number != number)
 			return run->members[i].number < number;

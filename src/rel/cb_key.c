@@ -160,36 +160,24 @@ cb_key_check_comparable(const CbKeyDesc *kd, const CbSortEntry *entries, int n)
 }
 
 /*
- * Compares one column of a tuple with a scan key: <0 tuple first.  A
- * comparison function runs, if neither is NULL.
+ * Compares a column of a tuple with a key: <0 tuple first.  A comparison
+ * function runs, if neither is NULL.
  */
 static int
-cb_key_compare_scankey(const CbKeyDesc *kd, ScanKey key, IndexTuple itup)
+cb_key_compare_column(const CbKeyDesc *kd, int column, const CbBoundKey *key,
+					  IndexTuple itup)
 {
+	SortSupport ssup = unconstify(SortSupportData *, &kd->ssup[column]);
 	bool		isnull;
-	Datum		datum = index_getattr(itup, key->sk_attno, kd->tupdesc, &isnull);
+	Datum		datum = index_getattr(itup, column + 1, kd->tupdesc, &isnull);
 	int			cmp;
 
-	if (key->sk_flags & SK_ISNULL)
-	{
-		if (isnull)
-			return 0;
-		return (key->sk_flags & SK_BT_NULLS_FIRST) ? 1 : -1;
-	}
-	if (isnull)
-		return (key->sk_flags & SK_BT_NULLS_FIRST) ? -1 : 1;
 	/* the column's own comparison is at hand without the function manager */
-	if (key->sk_func.fn_oid == kd->order_proc[key->sk_attno - 1])
-	{
-		SortSupport ssup = unconstify(SortSupportData *,
-									  &kd->ssup[key->sk_attno - 1]);
-
-		cmp = ssup->comparator(datum, key->sk_argument, ssup);
-	}
-	else
-		cmp = DatumGetInt32(FunctionCall2Coll(&key->sk_func, key->sk_collation,
-											  datum, key->sk_argument));
-	if (key->sk_flags & SK_BT_DESC)
+	if (key->compare == NULL || key->is_null || isnull)
+		return ApplySortComparator(datum, isnull, key->value, key->is_null, ssup);
+	cmp = DatumGetInt32(FunctionCall2Coll(key->compare, ssup->ssup_collation,
+										  datum, key->value));
+	if (ssup->ssup_reverse)
 		INVERT_COMPARE_RESULT(cmp);
 	return cmp;
 }
@@ -201,16 +189,15 @@ cb_key_compare_keys_bound(const CbKeyDesc *kd, const CbBound *bound, IndexTuple 
 	bool		pivot = BTreeTupleIsPivot(itup);
 
 	/* min and max begin at the nulls */
-	if ((bound->keys[0].sk_flags & SK_ISNULL) != 0 && natts > 0 &&
-		!IndexTupleHasNulls(itup))
-		return (bound->keys[0].sk_flags & SK_BT_NULLS_FIRST) ? 1 : -1;
+	if (bound->keys[0].is_null && natts > 0 && !IndexTupleHasNulls(itup))
+		return kd->ssup[0].ssup_nulls_first ? 1 : -1;
 	for (int i = 0; i < bound->nkeys; i++)
 	{
 		int			cmp;
 
-		if (bound->keys[i].sk_attno > natts)
+		if (i >= natts)
 			return -1;			/* minus infinity here: before any value */
-		cmp = cb_key_compare_scankey(kd, &bound->keys[i], itup);
+		cmp = cb_key_compare_column(kd, i, &bound->keys[i], itup);
 		if (cmp != 0)
 			return cmp;
 	}

@@ -74,18 +74,26 @@ typedef enum CbBoundKind
 	CB_BOUND_MIN,				/* left of everything */
 	CB_BOUND_MAX,				/* right of everything */
 	CB_BOUND_KEYS,				/* beside all entries whose first columns
-								 * equal the scan keys */
+								 * equal the keys */
 	CB_BOUND_TUPLE				/* beside an entry, or at a separator */
 } CbBoundKind;
+
+/* What a bound says of a column; its keys are of the first columns, in order. */
+typedef struct CbBoundKey
+{
+	bool		is_null;
+	Datum		value;			/* if it is not null */
+	FmgrInfo   *compare;		/* the 3-way comparison of the column with
+								 * values of another type (cross-type); NULL:
+								 * it is of the column's own */
+} CbBoundKey;
 
 typedef struct CbBound
 {
 	CbBoundKind kind;
 	bool		after;			/* right of the equal entries, else left */
-	int			nkeys;			/* CB_BOUND_KEYS: number of scan keys */
-	ScanKey		keys;			/* with the 3-way comparison in sk_func; may
-								 * be of another type than the column
-								 * (cross-type) */
+	int			nkeys;			/* CB_BOUND_KEYS: number of keys */
+	CbBoundKey *keys;
 	bool		is_number;		/* keys[0] and the column are numbers, as
 								 * CbKeyDesc has it, and compared as such */
 	IndexTuple	tuple;			/* CB_BOUND_TUPLE */
@@ -157,7 +165,7 @@ cb_key_get_number(IndexTuple itup, int64 *number)
 static inline int
 cb_key_compare_number(const CbBound *bound, IndexTuple itup)
 {
-	int64		number = DatumGetInt64(bound->keys[0].sk_argument);
+	int64		number = DatumGetInt64(bound->keys[0].value);
 	int64		value;
 
 	if (!cb_key_get_number(itup, &value))
@@ -191,7 +199,7 @@ static inline bool
 cb_bound_is_at_end(const CbBound *bound)
 {
 	return bound->kind == CB_BOUND_MIN || bound->kind == CB_BOUND_MAX ||
-		(bound->kind == CB_BOUND_KEYS && (bound->keys[0].sk_flags & SK_ISNULL) != 0);
+		(bound->kind == CB_BOUND_KEYS && bound->keys[0].is_null);
 }
 
 /* Sets the bound left of a tuple, which is copied to the bound's memory. */

@@ -27,7 +27,7 @@ typedef struct CbCompactBounds
 {
 	CbBound		lo;
 	CbBound		hi;
-	ScanKeyData keys[2];
+	CbBoundKey	keys[2];
 } CbCompactBounds;
 
 /* The bounds are of the type that the index's first column compares. */
@@ -47,14 +47,10 @@ cb_compact_fn_check_type(Relation rel, Oid type)
 
 /* A bound before or after all entries with this value in the first column. */
 static void
-cb_compact_fn_make_bound(Relation rel, Datum value, bool after, ScanKey key,
+cb_compact_fn_make_bound(Datum value, bool after, CbBoundKey *key,
 						 CbBound *bound)
 {
-	ScanKeyEntryInitializeWithInfo(key, rel->rd_indoption[0] << SK_BT_INDOPTION_SHIFT,
-								   1, InvalidStrategy, InvalidOid,
-								   rel->rd_indcollation[0],
-								   index_getprocinfo(rel, 1, BTORDER_PROC),
-								   value);
+	*key = (CbBoundKey) {.value = value};
 	bound->kind = CB_BOUND_KEYS;
 	bound->nkeys = 1;
 	bound->keys = key;
@@ -101,10 +97,10 @@ cb_compact_fn_get_bounds(FunctionCallInfo fcinfo, Relation rel,
 		hi_arg = 1;
 	}
 	if (!PG_ARGISNULL(lo_arg))
-		cb_compact_fn_make_bound(rel, PG_GETARG_DATUM(lo_arg), false,
+		cb_compact_fn_make_bound(PG_GETARG_DATUM(lo_arg), false,
 								 &bounds->keys[0], &bounds->lo);
 	if (!PG_ARGISNULL(hi_arg))
-		cb_compact_fn_make_bound(rel, PG_GETARG_DATUM(hi_arg), true,
+		cb_compact_fn_make_bound(PG_GETARG_DATUM(hi_arg), true,
 								 &bounds->keys[1], &bounds->hi);
 }
 

@@ -549,7 +549,7 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
  * another one by now.  buf is the page, share-locked; it is released.
  */
 static int
-cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
+cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, CbBoundKey *key,
 						const Datum *values, int n, Buffer buf,
 						Snapshot snapshot, CbLeafHint *hints)
 {
@@ -557,7 +557,7 @@ cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
 	Page		page;
 	int			i = 0;
 
-	key->sk_argument = values[0];
+	key->value = values[0];
 	buf = cb_search_move_right(kd, bound, ForwardScanDirection, buf,
 							   BUFFER_LOCK_SHARE, snapshot, false, NULL,
 							   hints[0].reuses);
@@ -572,7 +572,7 @@ cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
 		hints[i++].blkno = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
 		if (i == n || hints[i].blkno != blkno)
 			break;
-		key->sk_argument = values[i];
+		key->value = values[i];
 	} while (!cb_search_is_beyond(kd, bound, page, ForwardScanDirection));
 	UnlockReleaseBuffer(buf);
 	return i;
@@ -593,7 +593,7 @@ cb_search_forget_leaves(CbLeafHint *hints, int n)
  * now, and what the hints say is of no use.
  */
 static bool
-cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, ScanKey key,
+cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, CbBoundKey *key,
 					 const Datum *values, int n, int level, Buffer buf,
 					 Snapshot snapshot, CbLeafHint *hints)
 {
@@ -639,7 +639,7 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 					const Datum *values, int n, Snapshot snapshot,
 					CbLeafHint *hints)
 {
-	ScanKeyData key = *bound->keys;
+	CbBoundKey	key = *bound->keys;
 	CbBound		own_bound = *bound;
 	uint64		reuses = cb_counts_reuses(kd->rel);
 	int			level;

@@ -4,24 +4,18 @@ FROM is src/test/isolation of PostgreSQL, TO a directory to be made.  The librar
 makes each CREATE INDEX and CREATE UNIQUE INDEX of a spec cachebatch, but no constraint's.  So a
 PRIMARY KEY or UNIQUE that a spec declares before its sessions becomes a unique index of the
 constraint's name, unless the spec has foreign keys, which need the constraint.  A spec that
-then makes no index of its own is left out, and so is a permutation that would not end
-(README.md).  Nothing else is changed.
+then makes no index of its own is left out.  Nothing else is changed.
 """
 
 import glob
 import os
 import re
 import sys
-from collections import Counter
-
-# specs without their last permutation
-SHORTER = ["insert-conflict-specconflict"]
 
 TABLE = re.compile(r"CREATE (?:TEMPORARY )?TABLE (\w+)\s*\([^;]*;", re.I)
 TABLE_KEY = re.compile(r",\s*(?:CONSTRAINT \w+ )?PRIMARY KEY \(([^)]*)\)(\s*INCLUDE\s*\([^)]*\))?", re.I)
 COLUMN_KEY = re.compile(r"(\w+)(\s+\w+(?: NOT NULL)?)\s+(PRIMARY KEY|UNIQUE)", re.I)
 ADD_KEY = re.compile(r"ALTER TABLE (\w+) ADD PRIMARY KEY \((\w+)\);", re.I)
-STEP = re.compile(r"^step (\w+)\s*\{[^}]*\}\n", re.M)
 INDEX = re.compile(r"CREATE (UNIQUE )?INDEX (CONCURRENTLY )?(\w+ )?ON \w+\s*\(", re.I)
 
 
@@ -51,15 +45,10 @@ def convert(text):
     return setup + session + rest
 
 
-def copy(name, source, target, convert_text, last):
-    """Copies a file; that of a spec in SHORTER without what begins with the last such line,
-    and without the steps that are not used then."""
+def copy(source, target, convert_text):
+    """Copies a file, converted; its new text."""
     with open(source, encoding="utf-8") as file:
         text = convert_text(file.read())
-    if name in SHORTER:
-        text = text[:text.rindex("\n" + last)]
-        once = {word for word, n in Counter(re.findall(r"\w+", text)).items() if n == 1}
-        text = STEP.sub(lambda step: "" if step.group(1) in once else step.group(0), text)
     with open(os.path.join(target, os.path.basename(source)), "w", encoding="utf-8") as file:
         file.write(text)
     return text
@@ -70,11 +59,11 @@ def main(source, target):
         os.makedirs(os.path.join(target, folder))
     for path in sorted(glob.glob(source + "/specs/*.spec")):
         name = os.path.basename(path)[:-len(".spec")]
-        if not INDEX.search(copy(name, path, target + "/specs", convert, "permutation")):
+        if not INDEX.search(copy(path, target + "/specs", convert)):
             continue
         for expected in glob.glob("%s/expected/%s.out" % (source, name)) + \
                 glob.glob("%s/expected/%s_[0-9].out" % (source, name)):
-            copy(name, expected, target + "/expected", str, "starting permutation")
+            copy(expected, target + "/expected", str)
         print(name)
 
 

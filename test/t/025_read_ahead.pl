@@ -80,7 +80,8 @@ foreach my $case (
 foreach my $case (
 	[ 'forward', 'index', "$tenth ORDER BY a" ],
 	[ 'backward', 'index', "$tenth ORDER BY a DESC" ],
-	[ 'for a bitmap', 'bitmap', $tenth ])
+	[ 'for a bitmap', 'bitmap', $tenth ],
+	[ 'over values', 'index', 'SELECT a FROM ra WHERE a = ANY (ARRAY(SELECT generate_series(20000, 27999))) ORDER BY a' ])
 {
 	my ($what, $how, $query) = @$case;
 	my ($table) = ask('table', $query);
