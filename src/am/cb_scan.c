@@ -66,6 +66,9 @@
 /* TIDs that go into a bitmap at a time */
 #define CB_SCAN_BITMAP_BATCH	256
 
+/* items whose rows are looked up in the visibility map at a time */
+#define CB_SCAN_VISIBLE_BATCH	16
+
 /*
  * amcanreturn: an entry has all columns as they were inserted, so any can be.
  * Without preload none: the planner of version 18 looks for the ends of an
@@ -323,23 +326,53 @@ cb_scan_keeps_tids(IndexScanDesc scan)
 }
 
 /*
- * Does everybody see the row that an entry is for?  While its TID is that
- * row's the visibility map tells; and what the snapshot sees keeps its TID for
- * as long as the snapshot is there.  A leaf's entry can be one that a bulk
- * delete has yet to come to, unless there was none: in recovery.
+ * How many items from number i on, in the direction, have rows that everybody
+ * sees, as the visibility map tells while their TIDs are those rows'.  A leaf's
+ * entry can be one that a bulk delete has yet to come to, unless there was none:
+ * in recovery.
  */
-static bool
-cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
+static int
+cb_scan_count_visible(IndexScanDesc scan, int i, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	BlockNumber block = ItemPointerGetBlockNumber(&item->itup->t_tid);
+	int			n = 0;
 
-	if (!(CbScanItemIsUpper(item) || so->began_in_recovery) ||
-		!IsMVCCSnapshot(scan->xs_snapshot) || IsolationIsSerializable() ||
-		OldSnapshotThresholdActive() ||
-		!VM_ALL_VISIBLE(scan->heapRelation, block, &so->vm_buf))
+	for (; i >= 0 && i < so->cur->nitems && n < CB_SCAN_VISIBLE_BATCH; i += dir)
+	{
+		const CbScanItem *item = &so->cur->items[i];
+
+		if (!(CbScanItemIsUpper(item) || so->began_in_recovery) ||
+			!VM_ALL_VISIBLE(scan->heapRelation,
+							ItemPointerGetBlockNumber(&item->itup->t_tid), &so->vm_buf))
+			break;
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Does everybody see the row that the window's item is for?  What the snapshot
+ * sees keeps its TID for as long as the snapshot is there; so the answer is found,
+ * and kept, for some of the items that come next.
+ */
+static bool
+cb_scan_is_visible_to_all(IndexScanDesc scan, ScanDirection dir)
+{
+	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
+	int			i = window->index;
+	int			n;
+
+	if (i >= window->visible_from && i < window->visible_to)
+		return true;
+	if (!IsMVCCSnapshot(scan->xs_snapshot) || IsolationIsSerializable() ||
+		OldSnapshotThresholdActive())
 		return false;
-	return cb_scan_keeps_tids(scan);
+	n = cb_scan_count_visible(scan, i, dir);
+	if (n == 0 || !cb_scan_keeps_tids(scan))
+		return false;
+	window->visible_from = ScanDirectionIsForward(dir) ? i : i - n + 1;
+	window->visible_to = window->visible_from + n;
+	return true;
 }
 
 /*
@@ -348,7 +381,7 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, const CbScanItem *item)
  * entries can have moved to another page.  For others more is asked here.
  */
 static bool
-cb_scan_item_is_returnable(IndexScanDesc scan)
+cb_scan_item_is_returnable(IndexScanDesc scan, ScanDirection dir)
 {
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 	CbScanItem *item = &window->items[window->index];
@@ -358,7 +391,7 @@ cb_scan_item_is_returnable(IndexScanDesc scan)
 	if (!CbScanItemIsUpper(item) && BufferIsValid(window->buf) &&
 		!scan->xactStartedInRecovery)
 		return true;
-	return cb_scan_is_visible_to_all(scan, item) ||
+	return cb_scan_is_visible_to_all(scan, dir) ||
 		cb_scan_is_visible(scan, &item->itup->t_tid);
 }
 
@@ -407,7 +440,7 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 		found = cb_scan_next(scan, dir);
 	}
 
-	while (found && !cb_scan_item_is_returnable(scan))
+	while (found && !cb_scan_item_is_returnable(scan, dir))
 	{
 		CHECK_FOR_INTERRUPTS();
 		found = cb_scan_next(scan, dir);

@@ -109,6 +109,9 @@ typedef struct CbWindow
 	bool		copied;			/* leaf and reader are of blkno and lsn */
 	int			nitems;
 	int			index;			/* the item last returned */
+	int			visible_from;	/* items whose rows everybody sees, from this
+								 * one on ... */
+	int			visible_to;		/* ... up to this one */
 	int			nkilled;
 	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
 	int			nallocated;

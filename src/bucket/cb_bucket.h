@@ -48,6 +48,7 @@
 #include "core/cb_filter.h"
 #include "core/cb_freelist.h"
 #include "journal/cb_journal.h"
+#include "journal/cb_sorted.h"
 #include "range/cb_range.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
@@ -440,7 +441,7 @@ extern bool cb_shared_evict(const CbBucketSet *keep, bool idle);
 /* cb_shared_run.c */
 extern CbPoolChunk *cb_shared_run_write(const CbKeyDesc *kd,
 										const CbBucketSet *set,
-										const CbSortEntry *entries, int n);
+										const CbSorted *sorted);
 extern CbPoolChunk *cb_shared_run_merge(const CbKeyDesc *kd,
 										const CbBucketSet *set,
 										const CbSharedRun **runs, int n,

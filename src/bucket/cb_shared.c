@@ -91,8 +91,7 @@ typedef struct CbSharedBuild
 	CbPos		upto;			/* as the copy has it */
 	BlockNumber block;
 	CbJournalPage full;
-	CbReader	reader;			/* of its pieces */
-	CbSortSpace space;
+	CbSorted	sorted;			/* its pieces, one after the other */
 } CbSharedBuild;
 
 /* the bucket set of the copy that this backend builds, or NULL */
@@ -304,16 +303,18 @@ cb_shared_merge(const CbSharedBuild *build)
 
 /*
  * Journal pages that are sorted at a time: what so many times work_mem takes,
- * and a run, in which an entry takes less than twice its place in the journal.
+ * where short entries have three times their place in the journal, and a run, in
+ * which they have less than twice that.
  */
 #define CB_SHARED_FACTOR		2
+#define CB_SHARED_PLACES		3
 #define CB_SHARED_MIN_PAGES		16
 #define CB_SHARED_MAX_PAGES		1024	/* a worker does not look up meanwhile */
 
 static uint64
 cb_shared_piece(void)
 {
-	uint64		memory = cb_journal_pages_in((uint64) work_mem * CB_SHARED_FACTOR);
+	uint64		memory = (uint64) work_mem * 1024 * CB_SHARED_FACTOR / CB_SHARED_PLACES / BLCKSZ;
 	uint64		run = (uint64) cb_shared_run_max_members() * cb_pool->chunk_size /
 		2 / BLCKSZ;
 
@@ -328,35 +329,38 @@ static bool
 cb_shared_add_piece(CbSharedBuild *build, bool *more)
 {
 	CbPos		end = Min(build->limit,
-						  CbPosMake(CbPosSeq(build->upto) + cb_shared_piece(),
+						  CbPosMake(CbPosSeq(build->upto) + build->sorted.npages,
 									CB_JOURNAL_FIRST));
 	CbPoolChunk *directory = NULL;
-	CbReader   *reader = &build->reader;
+	CbSorted   *sorted = &build->sorted;
+	CbReader	reader;
 
 	*more = true;
-	cb_read_begin_again(reader, build->upto, build->block, end);
-	if (!cb_read_to_head(build->kd, reader, NULL))
+	CB_TEST_POINT("shared-begin");
+	cb_sorted_begin(sorted, build->upto);
+	cb_read_begin(&reader, build->kd->rel, CurrentMemoryContext, build->upto,
+				  build->block, end);
+	reader.sorted = sorted;
+	if (!cb_read_to_head(build->kd, &reader, NULL))
 	{
 		/* the tail has moved past it, or this raises an error */
-		cb_walk_restart(&reader->walk);
+		cb_walk_restart(&reader.walk);
 		return true;
 	}
-	cb_stat_add(build->kd->rel, CB_STAT_JOURNAL_READS, reader->npages);
+	cb_stat_add(build->kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 	CB_TEST_POINT("shared-read");
-	if (reader->n > 0)
+	if (sorted->n > 0)
 	{
-		int			n = cb_journal_sort(build->kd, reader->entries, reader->n,
-										&build->space);
-
-		directory = cb_shared_run_write(build->kd, build->set, reader->entries, n);
+		cb_sorted_finish(build->kd, sorted);
+		directory = cb_shared_run_write(build->kd, build->set, sorted);
 		if (directory == NULL)
 			return false;
 	}
-	*more = reader->pos >= end && reader->pos < build->limit;
-	build->upto = reader->pos;
-	build->block = reader->walk.block;
-	if (reader->full.seq != 0)
-		build->full = reader->full;
+	*more = reader.pos >= end && reader.pos < build->limit;
+	build->upto = reader.pos;
+	build->block = reader.walk.block;
+	if (reader.full.seq != 0)
+		build->full = reader.full;
 	CB_TEST_POINT("shared-write");
 	return cb_shared_install(build, directory, 0);
 }
@@ -403,19 +407,15 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext piece_cxt = AllocSetContextCreate(cxt,
 													"cache_batch shared copy's piece",
-													Min(cb_shared_piece() * BLCKSZ,
-														ALLOCSET_DEFAULT_MAXSIZE),
-													ALLOCSET_DEFAULT_INITSIZE,
-													ALLOCSET_DEFAULT_MAXSIZE);
+													ALLOCSET_DEFAULT_SIZES);
 	MemoryContext oldcxt = MemoryContextSwitchTo(piece_cxt);
 	CbSlotMark	mark = cb_slot_mark();
 	bool		more = true;
 	bool		built = true;
 
-	build->space.cxt = cxt;
-	cb_read_begin(&build->reader, build->kd->rel, cxt, 0, InvalidBlockNumber, 0);
-	build->reader.bytes_cxt = piece_cxt;
+	(void) cb_key_prepare_abbrev(build->kd);
 	(void) cb_key_prepare_hash(build->kd);
+	cb_sorted_init(&build->sorted, cxt, cb_shared_piece());
 	build->set->copy.asked_at = 0;
 	while (more && built && !cb_shared_must_pause(began, slice_ms))
 	{

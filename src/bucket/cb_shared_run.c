@@ -16,7 +16,7 @@
  *
  * Of equal entries a run has one, the one that is in the journal longest: the
  * TID of an earlier one can have been used again, so its bytes can differ
- * (I11_NEWEST).
+ * (I11_NEWEST, I11_SHAREDNEWEST).
  *
  *-------------------------------------------------------------------------
  */
@@ -35,11 +35,6 @@ typedef struct CbSharedWriter
 	CbPoolChunk *directory;
 	CbSharedRun *run;
 	CbPoolChunk *member;		/* the last one, which takes entries, or NULL */
-	union
-	{
-		IndexTupleData itup;
-		char		data[INDEX_SIZE_MASK + 1 + sizeof(CbPos)];
-	}			entry;			/* with its position */
 } CbSharedWriter;
 
 /* ---------- writing ---------- */
@@ -119,16 +114,27 @@ cb_shared_add_member(CbSharedWriter *writer, IndexTuple itup)
 	return true;
 }
 
-/* Adds an entry, right of those before; false: no room. */
-static bool
-cb_shared_add(CbSharedWriter *writer, const CbSortEntry *entry)
+/* What an entry hashes to, for the filters; no NULL is looked for by that. */
+static uint32
+cb_shared_hash(const CbKeyDesc *kd, IndexTuple itup)
 {
-	Size		size = MAXALIGN(IndexTupleSize(entry->itup));
+	bool		isnull;
+	Datum		first = index_getattr(itup, 1, kd->tupdesc, &isnull);
+
+	return isnull || kd->hash == CB_HASH_NONE ? 0 : cb_key_hash(kd, first);
+}
+
+/* Adds an entry, right of those before, that has a position; false: no room. */
+static inline bool
+cb_shared_add(CbSharedWriter *writer, IndexTuple itup, CbPos pos, uint32 hash)
+{
+	Size		size = MAXALIGN(IndexTupleSize(itup));
 	CbPoolChunk *member = writer->member;
+	char	   *place;
 
 	if (member == NULL || cb_chunk_room(&member->chunk) < size + sizeof(CbPos))
 	{
-		if (!cb_shared_add_member(writer, entry->itup))
+		if (!cb_shared_add_member(writer, itup))
 			return false;
 		member = writer->member;
 
@@ -136,19 +142,21 @@ cb_shared_add(CbSharedWriter *writer, const CbSortEntry *entry)
 		if (cb_chunk_room(&member->chunk) < size + sizeof(CbPos))
 			return false;
 	}
-	memcpy(writer->entry.data, entry->itup, IndexTupleSize(entry->itup));
-	memcpy(writer->entry.data + size, &entry->pos, sizeof(CbPos));
-	if (writer->kd->hash != CB_HASH_NONE)
-		cb_filter_add(cb_pool_filter(member->number), cb_pool->filter_lines,
-					  entry->first_null ? 0 : cb_key_hash(writer->kd, entry->first));
-	cb_chunk_append(&member->chunk, writer->entry.data, size + sizeof(CbPos));
+	cb_filter_add(cb_pool_filter(member->number), cb_pool->filter_lines, hash);
+	place = cb_chunk_next(&member->chunk);
+	memcpy(place, itup, IndexTupleSize(itup));
+	*(CbPos *) (place + size) = pos;
+	cb_chunk_add(&member->chunk, size + sizeof(CbPos));
 	writer->run->nentries++;
-	writer->run->max_pos = Max(writer->run->max_pos, entry->pos);
+	writer->run->max_pos = Max(writer->run->max_pos, pos);
 	return true;
 }
 
+/* Entries of a piece lie in another order; so many before it comes to one. */
+#define CB_SHARED_AHEAD		16
+
 /*
- * Writes a run of n entries, sorted, no two of them equal; returns its
+ * Writes a run of a piece of the journal that is sorted; returns its
  * directory, which the slot has pinned, or NULL: the pool has no room.  set is
  * the index's bucket set, whose copy is left alone.
  *
@@ -157,18 +165,25 @@ cb_shared_add(CbSharedWriter *writer, const CbSortEntry *entry)
  */
 CbPoolChunk *
 cb_shared_run_write(const CbKeyDesc *kd, const CbBucketSet *set,
-					const CbSortEntry *entries, int n)
+					const CbSorted *sorted)
 {
 	CbSharedWriter writer;
+	bool		by_abbrev = kd->hash == CB_HASH_ABBREV;
 
 	if (!cb_shared_begin_run(&writer, kd, set))
 		return NULL;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < sorted->n; i++)
 	{
+		CbPos		pos = sorted->items[i].value;
+		IndexTuple	itup = cb_sorted_entry(sorted, pos);
+		uint32		hash = by_abbrev ? cb_key_hash_abbrev(sorted->items[i].key) :
+			cb_shared_hash(kd, itup);
+
 		if (i % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
-		cb_key_prefetch_entry(entries, n, i);
-		if (!cb_shared_add(&writer, &entries[i]))
+		if (i + CB_SHARED_AHEAD < sorted->n)
+			__builtin_prefetch(cb_sorted_entry(sorted, sorted->items[i + CB_SHARED_AHEAD].value));
+		if (!cb_shared_add(&writer, itup, pos, hash))
 			return NULL;
 	}
 	return writer.directory;
@@ -242,15 +257,13 @@ cb_shared_add_inputs(CbSharedWriter *writer, binaryheap *heap, CbPos tail)
 	for (int64 i = 0; !binaryheap_empty(heap); i++)
 	{
 		CbSharedInput *input = (CbSharedInput *) DatumGetPointer(binaryheap_first(heap));
-		CbSortEntry entry;
 
 		if (i % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (last == NULL || cb_key_compare(writer->kd, last, input->itup) != 0)
 		{
-			cb_key_fill_sort_entry(writer->kd, &entry, input->itup);
-			entry.pos = cb_shared_run_pos(input->itup);
-			if (!cb_shared_add(writer, &entry))
+			if (!cb_shared_add(writer, input->itup, cb_shared_run_pos(input->itup),
+							   cb_shared_hash(writer->kd, input->itup)))
 				return false;
 			last = input->itup;
 		}

@@ -107,13 +107,25 @@ cb_chunk_open(CbChunk *chunk)
 void
 cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len)
 {
+	assert(CB_CHUNK_ALIGN(len) <= cb_chunk_room(chunk));
+
+	memcpy(cb_chunk_next(chunk), entry, len);
+	cb_chunk_add(chunk, len);
+}
+
+/*
+ * The same for an entry that the caller has written to cb_chunk_next(), where
+ * there is room for it.
+ */
+void
+cb_chunk_add(CbChunk *chunk, uint32_t len)
+{
 	uint32_t	i = cb_load_relaxed(&chunk->count);
 	CbItem	   *item = cb_chunk_item(chunk, i);
 
 	assert(cb_chunk_state(chunk) == CB_CHUNK_ACTIVE);
 	assert(CB_CHUNK_ALIGN(len) <= cb_chunk_room(chunk));
 
-	memcpy(chunk->data + chunk->used, entry, len);
 	item->place = (uint16_t) (chunk->used / 8);
 	item->order = 0;
 	chunk->used += CB_CHUNK_ALIGN(len);

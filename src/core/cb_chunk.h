@@ -115,6 +115,15 @@ extern void cb_chunk_open(CbChunk *chunk);
 /* Appends an entry of len bytes; there is room for CB_CHUNK_ALIGN(len). */
 extern void cb_chunk_append(CbChunk *chunk, const void *entry, uint32_t len);
 
+/* The same for one that has been written to where the next one goes. */
+extern void cb_chunk_add(CbChunk *chunk, uint32_t len);
+
+static inline char *
+cb_chunk_next(const CbChunk *chunk)
+{
+	return chunk->data + chunk->used;
+}
+
 /* Computes the sorted order of the first n entries; touches no shared state. */
 extern void cb_chunk_sort(const CbChunk *chunk, uint32_t n, uint16_t *order,
 						  uint16_t *scratch, cb_chunk_compare compare,

@@ -3,11 +3,11 @@
  * cb_radix.c
  *	  Radix sort of (key, value) pairs.
  *
- * Keys are sorted by the few highest digits in which they differ, the least of
- * these first.  Of keys that are spread out that leaves few equal, which are
- * then sorted by the digits below, in the same way.  A digit that all keys
- * share needs no pass.  Few items are sorted by insertion: counting would cost
- * more.
+ * Keys are sorted by two digits, the highest bits of those in which they differ,
+ * the lower digit first.  Of keys that are spread out that leaves few equal, which
+ * are then sorted by the bits below, in the same way.  A digit that all keys
+ * share needs no pass.  Few items have shorter digits, as there are fewer to count,
+ * or are sorted by insertion: counting would cost more.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,23 +15,37 @@
 
 #include <string.h>
 
-#define CB_RADIX_BITS		8
+#define CB_RADIX_BITS		11
+#define CB_RADIX_FEW_BITS	8
+#define CB_RADIX_MANY		4096	/* fewer items have shorter digits */
 #define CB_RADIX_VALUES		(1 << CB_RADIX_BITS)
-#define CB_RADIX_PASSES		3	/* at a time, ... */
-#define CB_RADIX_MANY		4096	/* ... and one less for fewer items */
 #define CB_RADIX_FEW		32	/* insertion sort up to so many items */
 
-static inline unsigned
-cb_radix_digit(uint64_t key, int d)
+/* the two digits, of so many bits each, the lower one from bit "shift" on */
+typedef struct CbRadixDigits
 {
-	return (unsigned) (key >> (d * CB_RADIX_BITS)) & (CB_RADIX_VALUES - 1);
+	int			bits;
+	int			shift;
+} CbRadixDigits;
+
+static inline unsigned
+cb_radix_digit(uint64_t key, const CbRadixDigits *digits, int d)
+{
+	return (unsigned) (key >> (digits->shift + d * digits->bits)) &
+		((1u << digits->bits) - 1);
 }
 
-/* The highest digit that is not 0, or 0. */
-static inline int
-cb_radix_highest(uint64_t key)
+/* The digits for n keys that differ in these bits. */
+static inline CbRadixDigits
+cb_radix_choose(uint64_t differ, size_t n)
 {
-	return (63 - __builtin_clzll(key | 1)) / CB_RADIX_BITS;
+	CbRadixDigits digits;
+
+	digits.bits = n < CB_RADIX_MANY ? CB_RADIX_FEW_BITS : CB_RADIX_BITS;
+	digits.shift = 64 - __builtin_clzll(differ) - 2 * digits.bits;
+	if (digits.shift < 0)
+		digits.shift = 0;
+	return digits;
 }
 
 static void
@@ -53,20 +67,20 @@ cb_radix_insertion_sort(CbRadixItem *items, size_t n)
 
 /* Distributes the items by one digit; counts becomes the places. */
 static void
-cb_radix_pass(const CbRadixItem *from, CbRadixItem *to, size_t n, int d,
-			  size_t *counts)
+cb_radix_pass(const CbRadixItem *from, CbRadixItem *to, size_t n,
+			  const CbRadixDigits *digits, int d, uint32_t *counts)
 {
-	size_t		place = 0;
+	uint32_t	place = 0;
 
-	for (int v = 0; v < CB_RADIX_VALUES; v++)
+	for (int v = 0; v < 1 << digits->bits; v++)
 	{
-		size_t		count = counts[v];
+		uint32_t	count = counts[v];
 
 		counts[v] = place;
 		place += count;
 	}
 	for (size_t i = 0; i < n; i++)
-		to[counts[cb_radix_digit(from[i].key, d)]++] = from[i];
+		to[counts[cb_radix_digit(from[i].key, digits, d)]++] = from[i];
 }
 
 /* The bits in which keys differ. */
@@ -80,27 +94,29 @@ cb_radix_difference(const CbRadixItem *items, size_t n)
 	return differ;
 }
 
-/* Sorts by the digits from first to last, of which keys differ in these bits. */
+/* Sorts by the digits; keys differ in these bits. */
 static void
 cb_radix_sort_digits(CbRadixItem *items, CbRadixItem *scratch, size_t n,
-					 int first, int last, uint64_t differ)
+					 const CbRadixDigits *digits, uint64_t differ)
 {
-	size_t		counts[CB_RADIX_PASSES][CB_RADIX_VALUES] = {0};
+	uint32_t	counts[2][CB_RADIX_VALUES];
 	CbRadixItem *from = items;
 	CbRadixItem *to = scratch;
 
+	for (int d = 0; d < 2; d++)
+		memset(counts[d], 0, sizeof(uint32_t) << digits->bits);
 	for (size_t i = 0; i < n; i++)
 	{
-		for (int d = first; d <= last; d++)
-			counts[d - first][cb_radix_digit(items[i].key, d)]++;
+		counts[0][cb_radix_digit(items[i].key, digits, 0)]++;
+		counts[1][cb_radix_digit(items[i].key, digits, 1)]++;
 	}
-	for (int d = first; d <= last; d++)
+	for (int d = 0; d < 2; d++)
 	{
 		CbRadixItem *swap = from;
 
-		if (cb_radix_digit(differ, d) == 0)
+		if (cb_radix_digit(differ, digits, d) == 0)
 			continue;
-		cb_radix_pass(from, to, n, d, counts[d - first]);
+		cb_radix_pass(from, to, n, digits, d, counts[d]);
 		from = to;
 		to = swap;
 	}
@@ -109,16 +125,15 @@ cb_radix_sort_digits(CbRadixItem *items, CbRadixItem *scratch, size_t n,
 }
 
 /*
- * Sorts n items by key; scratch has room for as many, and its contents are
- * lost.  Stable.  Allocates nothing and cannot fail.
+ * Sorts n items by key, fewer than 2^32; scratch has room for as many, and its
+ * contents are lost.  Stable.  Allocates nothing and cannot fail.
  */
 void
 cb_radix_sort(CbRadixItem *items, CbRadixItem *scratch, size_t n)
 {
 	uint64_t	differ;
+	CbRadixDigits digits;
 	size_t		start = 0;
-	int			first;
-	int			last;
 
 	if (n <= CB_RADIX_FEW)
 	{
@@ -128,16 +143,13 @@ cb_radix_sort(CbRadixItem *items, CbRadixItem *scratch, size_t n)
 	differ = cb_radix_difference(items, n);
 	if (differ == 0)
 		return;
-	last = cb_radix_highest(differ);
-	first = last + 1 - (n < CB_RADIX_MANY ? CB_RADIX_PASSES - 1 : CB_RADIX_PASSES);
-	if (first < 0)
-		first = 0;
-	cb_radix_sort_digits(items, scratch, n, first, last, differ);
+	digits = cb_radix_choose(differ, n);
+	cb_radix_sort_digits(items, scratch, n, &digits, differ);
 
-	/* those equal in these digits, by the others */
-	for (size_t i = 1; first > 0 && i <= n; i++)
+	/* those equal in these digits, by the bits below */
+	for (size_t i = 1; digits.shift > 0 && i <= n; i++)
 	{
-		if (i < n && (items[i].key ^ items[start].key) >> (first * CB_RADIX_BITS) == 0)
+		if (i < n && (items[i].key ^ items[start].key) >> digits.shift == 0)
 			continue;
 		if (i - start > 1)
 			cb_radix_sort(items + start, scratch, i - start);

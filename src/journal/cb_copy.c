@@ -125,17 +125,12 @@ cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 /*
  * Sorts entries of the journal, and leaves out all but one of equal ones: the
  * one that is in the journal longest.  Returns how many there are then.
- * Comparisons run.  The space is used for it; NULL: memory of the current
- * context, for the moment.
+ * Comparisons run.
  */
-int
-cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n,
-				CbSortSpace *space)
+static int
+cb_copy_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 {
-	if (space != NULL)
-		cb_key_sort_in(kd, entries, n, space);
-	else
-		cb_key_sort(kd, entries, n);
+	cb_key_sort(kd, entries, n);
 	return cb_copy_drop_duplicates(kd, entries, n);
 }
 
@@ -150,7 +145,7 @@ cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 {
 	CbJournalRun *run;
 
-	n = cb_journal_sort(kd, entries, n, NULL);
+	n = cb_copy_sort(kd, entries, n);
 	run = MemoryContextAllocZero(cxt, sizeof(CbJournalRun));
 	run->cxt = cxt;
 	run->refcount = 1;
@@ -665,7 +660,7 @@ cb_piece_cut(CbCopyPiece *piece)
 {
 	CbCopyPiece all = *piece;
 	bool		forward = ScanDirectionIsForward(piece->dir);
-	int			n = cb_journal_sort(piece->kd, all.entries, all.n, NULL);
+	int			n = cb_copy_sort(piece->kd, all.entries, all.n);
 	int			i = forward ? 0 : n - 1;
 
 	cb_piece_begin(piece);

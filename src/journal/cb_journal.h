@@ -156,8 +156,6 @@ extern CbUpper *cb_copy_acquire_piece(const CbKeyDesc *kd, Snapshot snapshot,
 									  ScanDirection dir, const uint32 *hash);
 extern CbUpper *cb_copy_acquire_again(const CbKeyDesc *kd);
 extern bool cb_copy_acquire_empty(const CbKeyDesc *kd, CbUpper *upper);
-extern int	cb_journal_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n,
-							CbSortSpace *space);
 extern void cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail,
 								 CbUpper *upper);
 

@@ -18,30 +18,17 @@
  * Begin to read at pos, which lies in the given block, up to the limit: the
  * end of an entry, or CB_POS_MAX.  Reads nothing yet, and holds no lock.  What
  * will be read is the memory context's, cxt, and goes with it; the reader is
- * the caller's, who may set its hash now.
+ * the caller's, who may set its hash now, or where the entries are sorted.
  */
 void
 cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
 			  BlockNumber block, CbPos limit)
 {
 	memset(reader, 0, sizeof(CbReader));
-	reader->walk.rel = rel;
-	reader->cxt = reader->bytes_cxt = cxt;
-	cb_read_begin_again(reader, pos, block, limit);
-}
-
-/*
- * The same for a reader that has read something else.  That is forgotten, and
- * its arrays are used again; the bytes are the caller's to free.
- */
-void
-cb_read_begin_again(CbReader *reader, CbPos pos, BlockNumber block, CbPos limit)
-{
-	cb_walk_begin(&reader->walk, reader->walk.rel, block, CbPosSeq(pos));
+	cb_walk_begin(&reader->walk, rel, block, CbPosSeq(pos));
+	reader->cxt = cxt;
 	reader->pos = pos;
 	reader->limit = limit;
-	reader->n = reader->nleft = reader->npages = 0;
-	reader->full.seq = 0;
 }
 
 static void
@@ -86,6 +73,16 @@ cb_read_note_left(CbReader *reader)
 	reader->left[reader->nleft++] = reader->walk.block;
 }
 
+/* Room for bytes of the page that come next. */
+static char *
+cb_read_reserve(CbReader *reader, Size len)
+{
+	if (reader->sorted == NULL)
+		return MemoryContextAlloc(reader->cxt, len);
+	Assert(reader->pos + len <= reader->sorted->first + (CbPos) reader->sorted->npages * BLCKSZ);
+	return (char *) cb_sorted_entry(reader->sorted, reader->pos);
+}
+
 /* Take the entries out of a copy of the page's bytes from offset off on. */
 static void
 cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
@@ -103,7 +100,9 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			cb_report_corrupt(kd->rel, reader->walk.block,
 							  "The journal entry at %u is longer than the page.",
 							  (unsigned) (off + at));
-		if (cb_read_wants(kd, reader, itup))
+		if (reader->sorted != NULL)
+			cb_sorted_add(kd, reader->sorted, CbPosMake(reader->walk.seq, off + at));
+		else if (cb_read_wants(kd, reader, itup))
 			cb_read_add_entry(kd, reader, itup,
 							  CbPosMake(reader->walk.seq, off + at));
 		at += size;
@@ -140,7 +139,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 		len = Max(reader->limit, reader->pos) - reader->pos;
 	if (len > 0)
 	{
-		bytes = MemoryContextAlloc(reader->bytes_cxt, len);
+		bytes = cb_read_reserve(reader, len);
 		memcpy(bytes, (char *) page + off, len);
 	}
 	cb_walk_unlock(walk);

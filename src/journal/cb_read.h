@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_read.h
- *	  Reading the journal's pages, shared by private copies and drains.
+ *	  Reading the journal's pages, shared by copies and drains.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,13 +9,14 @@
 #define CB_READ_H
 
 #include "journal/cb_journal.h"
+#include "journal/cb_sorted.h"
 
 /* entries read from the journal, and the memory that holds them */
 typedef struct CbReader
 {
-	MemoryContext cxt;			/* of the arrays, ... */
-	MemoryContext bytes_cxt;	/* ... and of the entries' bytes: the same, or
-								 * the caller's other one */
+	MemoryContext cxt;			/* of the arrays and the entries' bytes */
+	CbSorted   *sorted;			/* the caller's, which gets the entries in their
+								 * place; or NULL */
 	CbJournalWalk walk;			/* at the page of pos */
 	CbPos		pos;			/* where to read on */
 	CbPos		limit;			/* end of an entry; not to be read beyond */
@@ -33,8 +34,6 @@ typedef struct CbReader
 
 extern void cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt,
 						  CbPos pos, BlockNumber block, CbPos limit);
-extern void cb_read_begin_again(CbReader *reader, CbPos pos, BlockNumber block,
-								CbPos limit);
 extern bool cb_read_to_head(const CbKeyDesc *kd, CbReader *reader,
 							Snapshot snapshot);
 

@@ -18,6 +18,7 @@
 #ifndef CB_KEY_H
 #define CB_KEY_H
 
+#include "core/cb_mix.h"
 #include "page/cb_page.h"
 #include "utils/sortsupport.h"
 
@@ -122,16 +123,6 @@ cb_key_prefetch_entry(const CbSortEntry *entries, int n, int i)
 		__builtin_prefetch(entries[i + CB_KEY_AHEAD].itup);
 }
 
-/* memory that sorts use one after the other; zeros but for the context */
-typedef struct CbSortSpace
-{
-	MemoryContext cxt;
-	int			nitems;
-	int			nentries;
-	struct CbRadixItem *items;
-	CbSortEntry *entries;
-} CbSortSpace;
-
 /*
  * The abbreviation of a value of the first column, not NULL; false if there
  * is none, or none was prepared.  May raise an error (detoasting).
@@ -156,6 +147,15 @@ cb_key_get_number(IndexTuple itup, int64 *number)
 		return false;
 	*number = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
 	return true;
+}
+
+/* The exact abbreviation of a number. */
+#define CB_KEY_SIGN			(UINT64CONST(1) << 63)
+
+static inline uint64
+cb_key_abbreviate_number(int64 number)
+{
+	return (uint64) number ^ CB_KEY_SIGN;
 }
 
 /*
@@ -243,6 +243,14 @@ extern bool cb_packs_leaves(Relation rel);
 /* cb_key_hash.c */
 extern CbHashKind cb_key_prepare_hash(CbKeyDesc *kd);
 extern uint32 cb_key_hash(const CbKeyDesc *kd, Datum first);
+
+/* The same by the abbreviation, where kd->hash is CB_HASH_ABBREV. */
+static inline uint32
+cb_key_hash_abbrev(uint64 abbrev)
+{
+	return (uint32) (cb_mix(abbrev) >> 32);
+}
+
 extern bool cb_key_convert_integer(Oid equality, Datum *value);
 extern bool cb_key_widen_integer(Oid order_proc, Oid type, Datum *value);
 
@@ -251,8 +259,6 @@ extern void cb_key_fill_sort_entry(const CbKeyDesc *kd, CbSortEntry *entry,
 								   IndexTuple itup);
 extern void cb_key_check_comparable(const CbKeyDesc *kd,
 									const CbSortEntry *entries, int n);
-extern void cb_key_sort_in(const CbKeyDesc *kd, CbSortEntry *entries, int n,
-						   CbSortSpace *space);
 extern void cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n);
 extern int	cb_key_keep_right(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 							  IndexTuple itup);

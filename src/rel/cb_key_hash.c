@@ -14,7 +14,6 @@
 
 #include "catalog/pg_type_d.h"
 #include "common/hashfn.h"
-#include "core/cb_mix.h"
 #include "rel/cb_key.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -80,7 +79,7 @@ cb_key_hash(const CbKeyDesc *kd, Datum first)
 			return cb_key_hash_varlena(first);
 		default:
 			(void) cb_key_abbreviate(kd, first, &abbrev);
-			return (uint32) (cb_mix(abbrev) >> 32);
+			return cb_key_hash_abbrev(abbrev);
 	}
 }
 

@@ -26,7 +26,6 @@
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
-#define CB_KEY_SIGN			(UINT64CONST(1) << 63)
 #define CB_KEY_RADIX_MIN	64	/* fewer are compared */
 #define CB_KEY_SAMPLES		16	/* to see whether prefixes differ */
 
@@ -40,19 +39,19 @@ cb_key_convert_unsigned(Datum value, SortSupport ssup)
 static uint64
 cb_key_convert_int16(Datum value, SortSupport ssup)
 {
-	return (uint64) (int64) DatumGetInt16(value) ^ CB_KEY_SIGN;
+	return cb_key_abbreviate_number(DatumGetInt16(value));
 }
 
 static uint64
 cb_key_convert_int32(Datum value, SortSupport ssup)
 {
-	return (uint64) (int64) DatumGetInt32(value) ^ CB_KEY_SIGN;
+	return cb_key_abbreviate_number(DatumGetInt32(value));
 }
 
 static uint64
 cb_key_convert_int64(Datum value, SortSupport ssup)
 {
-	return (uint64) DatumGetInt64(value) ^ CB_KEY_SIGN;
+	return cb_key_abbreviate_number(DatumGetInt64(value));
 }
 
 static uint64
@@ -327,57 +326,43 @@ cb_key_sort_ties(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 							 nnulls);
 }
 
-/* An array of n such elements, in the place of one that has room for *room. */
-static void *
-cb_key_grow(const CbSortSpace *space, void *array, int *room, int n, Size size)
-{
-	if (*room >= n)
-		return array;
-	if (*room > 0)
-		pfree(array);
-	*room = 0;
-	array = MemoryContextAllocHuge(space->cxt, n * size);
-	*room = n;
-	return array;
-}
-
 static void
-cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n,
-					 CbSortSpace *space)
+cb_key_sort_by_radix(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 {
-	int			nitems;
+	CbRadixItem *items = MemoryContextAllocHuge(CurrentMemoryContext,
+												sizeof(CbRadixItem) * n);
 	bool		ordered;
+	int			nitems = cb_key_abbreviate_entries(kd, entries, n, items, &ordered);
 
-	space->items = cb_key_grow(space, space->items, &space->nitems, n,
-							   sizeof(CbRadixItem));
-	nitems = cb_key_abbreviate_entries(kd, entries, n, space->items, &ordered);
 	if (!ordered || nitems < n)
 	{
+		CbSortEntry *space = MemoryContextAllocHuge(CurrentMemoryContext,
+													sizeof(CbSortEntry) * n);
+
 		/* first of use to the radix sort, then to the permutation */
 		StaticAssertStmt(sizeof(CbSortEntry) >= sizeof(CbRadixItem),
 						 "too little space for a radix sort");
-		space->entries = cb_key_grow(space, space->entries, &space->nentries,
-									 n, sizeof(CbSortEntry));
 		if (!ordered)
-			cb_radix_sort(space->items, (CbRadixItem *) space->entries, nitems);
-		cb_key_permute(kd, entries, n, space->items, nitems, space->entries);
+			cb_radix_sort(items, (CbRadixItem *) space, nitems);
+		cb_key_permute(kd, entries, n, items, nitems, space);
+		pfree(space);
 	}
-	cb_key_sort_ties(kd, entries, n, space->items, nitems);
+	cb_key_sort_ties(kd, entries, n, items, nitems);
+	pfree(items);
 }
 
 /*
  * Sorts entries by (key, TID), in place; those that are equal in both come in
  * any order.  The comparison may raise an error, so no lock may be held that
  * an error would not release; entries are then in any order.  Takes up to 48
- * bytes an entry from the space's memory context, which stay with the space for
- * the next sort.  Can be interrupted.
+ * bytes an entry from the current memory context, for the moment.  Can be
+ * interrupted.
  *
  * Many are sorted by radix, if they have abbreviations.  Finding that out may
  * change kd, once.
  */
 void
-cb_key_sort_in(const CbKeyDesc *kd, CbSortEntry *entries, int n,
-			   CbSortSpace *space)
+cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 {
 	CbAbbrevKind kind = CB_ABBREV_NONE;
 
@@ -385,22 +370,9 @@ cb_key_sort_in(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 		kind = cb_key_prepare_abbrev(unconstify(CbKeyDesc *, kd));
 	if (kind == CB_ABBREV_EXACT ||
 		(kind == CB_ABBREV_PREFIX && cb_key_prefixes_differ(kd, entries, n)))
-		cb_key_sort_by_radix(kd, entries, n, space);
+		cb_key_sort_by_radix(kd, entries, n);
 	else
 		cb_key_sort_by_comparing(kd, entries, n);
-}
-
-/* The same in the current memory context, of which it keeps nothing. */
-void
-cb_key_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
-{
-	CbSortSpace space = {.cxt = CurrentMemoryContext};
-
-	cb_key_sort_in(kd, entries, n, &space);
-	if (space.nitems > 0)
-		pfree(space.items);
-	if (space.nentries > 0)
-		pfree(space.entries);
 }
 
 /*

@@ -12,10 +12,11 @@ replay-N     N 1 or 4 indexes: a standby that was down replays what COPY has
              the primary took meanwhile
 tight-replay-N  the same of servers confined as those of tight-ingest-N, of what
              batches wrote in --seconds
-restart-copy COPY into 4 indexes, a crash with what waits then, and COPY again: rows a
-             second, WAL a row, entries a visited leaf times the rows of the table, as
-             larger indexes have more leaves ("before", "after"); between them the
-             first query ("first") and look-ups of the first moments ("point")
+restart-copy COPY into 4 indexes until as much waits as will, COPY, a crash with that, and
+             COPY again, each after a checkpoint: rows a second, WAL a row, entries a
+             visited leaf times the rows of the table, as larger indexes have more
+             leaves ("before", "after"); between them the first query ("first") and
+             look-ups of the first moments ("point")
 """
 
 import os
@@ -267,19 +268,21 @@ class RestartCopy(Replicated):
 
     def run(self, method, repeat):
         rows = LONG * self.shape.ingest_rows(self.count)
-        files = self.bench.files.get("uniform", self.shape.rows + 1, 2 * rows)
-        half = len(files) // 2
+        files = self.bench.files.get("uniform", self.shape.rows + 1, 3 * rows)
+        third = len(files) // 3
         primary = self.bench.clone(self.template(method))
         settings = self.bench.env.settings(method, self.shape)
         primary.start(settings)
         primary.prewarm()
-        found = [dict(self.copy(primary, files[:half]), state="before")]
+        self.copy(primary, files[:third])
+        primary.sql("CHECKPOINT")
+        found = [dict(self.copy(primary, files[third:2 * third]), state="before")]
         primary.sql("CHECKPOINT")
         primary.stop("immediate")
         primary.start(settings)
         found.append({"state": "first", "first_query_ms": self.look_up(primary)})
         found.append(dict(self.queries(primary, "point"), state="point"))
-        found.append(dict(self.copy(primary, files[half:]), state="after"))
+        found.append(dict(self.copy(primary, files[2 * third:]), state="after"))
         self.bench.discard(primary)
         return found
 

@@ -260,6 +260,44 @@ is($standby->safe_psql('postgres', "$forced $by_k"), $primary->safe_psql('postgr
 is(scalar split(/\n/, $old->query_safe('FETCH ALL FROM q')), $rows, 'the cursor misses nothing');
 $old->quit;
 
+# ---------- the newest of equal entries ----------
+
+# Builders have read entries, and go to the next page.  VACUUM removes them, and equal
+# keys with other bytes, or another payload, get their TIDs, on a page that they come to.
+# The copies have these: the older ones are below the tail.  (20 entries in a statement
+# are no dense batch.)
+$primary->safe_psql('postgres', q(
+	CREATE TABLE e (n numeric, k bigint, v int) WITH (autovacuum_enabled = off);
+	CREATE INDEX e_n ON e USING cachebatch (n);
+	CREATE INDEX e_k ON e USING cachebatch (k) INCLUDE (v);)
+	  . 'INSERT INTO e SELECT 1.0, 1, 10 FROM generate_series(1, 20);' x 5
+	  . join '', map { "INSERT INTO e SELECT 1000 + i, 1000 + i, i FROM generate_series($_ * 20, $_ * 20 + 19) i;" } 1 .. 200);
+my $first_page = q(SELECT count(*) FROM e WHERE k = 1 AND ctid < '(1,0)');
+is($primary->safe_psql('postgres', $first_page), 100, 'entries of one page');
+$primary->safe_psql('postgres', 'DELETE FROM e WHERE k = 1');
+$primary->wait_for_catchup($standby);
+my $begin = lock_holder($standby, 7);
+my @builders;
+foreach my $column (qw(n k))
+{
+	my $session = $standby->background_psql('postgres', on_error_stop => 0);
+
+	$session->query_until(qr/begun/, "$forced SET cache_batch.test_points = 'shared-begin=wait:7,read-next=wait:8';\n\\echo begun\nSELECT count(*) FROM e WHERE $column > 1000;\n");
+	push @builders, $session;
+}
+my $waiting = q(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %d AND NOT granted);
+ok($standby->poll_query_until('postgres', sprintf($waiting, 7), '2'), 'two builders begin');
+my $turn = lock_holder($standby, 8);
+$begin->quit;
+ok($standby->poll_query_until('postgres', sprintf($waiting, 8), '2'), 'they have read a page');
+$primary->safe_psql('postgres', $_) foreach ('VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e', 'INSERT INTO e SELECT 1.00, 1, 20 FROM generate_series(1, 20);' x 20);
+cmp_ok($primary->safe_psql('postgres', $first_page), '>=', 100, 'their TIDs are used again');
+$primary->wait_for_catchup($standby);
+$turn->quit;
+$_->quit foreach @builders;
+is($standby->safe_psql('postgres', "$forced SELECT count(*), min(n::text), max(n::text) FROM e WHERE n = 1; SELECT count(*), min(v), max(v) FROM e WHERE k = 1"),
+	"400|1.00|1.00\n400|20|20", 'standby, the newest of equal entries');
+
 # ---------- a look for one value ----------
 
 # Who wants one value does not wait for a builder: it goes through the journal.  What it
