@@ -469,7 +469,8 @@ cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
 
 	kind = cb_keys_kind(key->sk_strategy, desc, &strict);
 	cond = cb_keys_add_cond(keys, given, kind, strict, false);
-	given->type.operator = key->sk_func;
+	if (given->type.operator.fn_oid != key->sk_func.fn_oid)
+		given->type.operator = key->sk_func;
 	if (kind != CB_COND_POINTS)
 		cb_keys_add_not_null(keys, given);
 	if (!cb_keys_is_compared(&given->type))

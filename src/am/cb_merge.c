@@ -551,7 +551,8 @@ cb_merge_place(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 /*
  * How many entries come next that are in merge->read: they lie before all other
  * sources' heads, and none is marked dead.  The first source's head is the first of
- * them; 0 if it is not from there, or is marked dead.  Comparison functions run.
+ * them; 0 if it is not from there, 0 or 1 if it is marked dead.  Comparison
+ * functions run.
  */
 int
 cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)

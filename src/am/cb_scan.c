@@ -365,7 +365,7 @@ cb_scan_is_visible_to_all(IndexScanDesc scan, ScanDirection dir)
 	if (i >= window->visible_from && i < window->visible_to)
 		return true;
 	if (!IsMVCCSnapshot(scan->xs_snapshot) || IsolationIsSerializable() ||
-		OldSnapshotThresholdActive())
+		OldSnapshotThresholdActive() || !cb_scan_keeps_tids(scan))
 		return false;
 	n = cb_scan_count_visible(scan, i, dir);
 	if (n == 0 || !cb_scan_keeps_tids(scan))

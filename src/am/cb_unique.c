@@ -72,7 +72,8 @@
  * find it when it looks, and lose as well, so that neither row stays; and so again
  * and again, as the server has a means against that for exclusion constraints
  * only (CEOUC_LIVELOCK_PREVENTING_WAIT).  Refused rows that a logical worker
- * applies may stay, and get their entries (I13_APPLIED).
+ * applies may stay, and get their entries (I13_APPLIED).  In two unique indexes two
+ * such rows may still refuse each other, and try again, as with btree.
  *
  *-------------------------------------------------------------------------
  */

@@ -6,13 +6,14 @@
  * A scan that finds a count as it was knows, without reading a page, that
  * nothing of that kind has happened since:
  *
- *	journal		replay: entries appended, or the tail moved removals	entries may
- *	have been taken out of which the row can be gone.  A bulk delete counts
- *	when it begins, replay each record that takes entries out of a level, when
- *	it is done.  The server gives a TID away only after a bulk delete of each
- *	index of the table, and before that all levels above the tree are emptied
- *	into it; so the TID of an entry that was met still stands for the same row
- *	(I8) reuses		replay: deleted pages of the tree are about to be used again
+ *	journal		replay: entries appended, or the tail moved
+ *	removals	entries may have been taken out of which the row can be gone.  A
+ *				bulk delete counts when it begins, replay each record that takes
+ *				entries out of a level, when it is done.  The server gives a TID
+ *				away only after a bulk delete of each index of the table, and
+ *				before that all levels above the tree are emptied into it; so the
+ *				TID of an entry that was met still stands for the same row (I8)
+ *	reuses		replay: deleted pages of the tree are about to be used again
  *
  * Counted by file, in slots that indexes may share: then one is taken for the
  * other's, which does no harm.

@@ -232,11 +232,11 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 int
 cb_leaf_read_from(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 {
-	const Size	room = Max(sizeof(CbLeafTuple),
-						   CB_PACK_WORDS_ROOM(CB_LEAF_HEADER));
+	const Size	room = NAMEDATALEN + Max(sizeof(CbLeafTuple),
+										 CB_PACK_WORDS_ROOM(CB_LEAF_HEADER));
 	int			n;
 
-	/* room for the most, of which the rest is given back */
+	/* room for the most, and for a name that is stored short; the rest is given back */
 	if (arena->left < room)
 		cb_arena_extend(arena, room);
 	n = cb_leaf_read_some(leaf, i, arena, items);
