@@ -52,11 +52,14 @@ typedef struct Request
 	char		rest[MAX_REQUEST - 8];
 } Request;
 
+/* a line, which foreground and flush both write */
 typedef struct CacheBucket
 {
-	CbChunk		chunk;
+	_Alignas(LINE_BYTES) CbChunk chunk;
 	cb_atomic32 lock;
 } CacheBucket;
+
+_Static_assert(sizeof(CacheBucket) == LINE_BYTES, "a cache-bucket's header has one line");
 
 typedef struct Method
 {
@@ -87,7 +90,6 @@ static uint32_t per_bucket;		/* records */
 static uint32_t nunits;
 static uint32_t unit_buckets;	/* memory buckets of a unit */
 static uint32_t unit_active;	/* of which so many are in use */
-static uint32_t unit_first;		/* from this one on */
 static bool base_only;
 static char *memory;
 static uint64_t way;
@@ -140,8 +142,7 @@ make_cache_buckets(Method *method)
 	if (method->bytes == 0)
 		return;
 	method->n = nunits >> method->shift;
-	method->buckets = aligned_alloc(LINE_BYTES, (size_t) method->n * sizeof(CacheBucket) /
-									LINE_BYTES * LINE_BYTES + LINE_BYTES);
+	method->buckets = aligned_alloc(LINE_BYTES, (size_t) method->n * sizeof(CacheBucket));
 	if (method->buckets == NULL)
 		die("out of memory");
 	for (uint32_t i = 0; i < method->n; i++)
@@ -268,20 +269,30 @@ update_buffered(Method *method, const Request *request, uint32_t unit)
 
 /* ---------- rounds ---------- */
 
+/*
+ * Which memory bucket of a unit comes first among those in use: another one in
+ * each unit, as places that are the same in all would share few sets of a cache.
+ */
+static inline uint32_t
+first_active(uint32_t unit, uint32_t period)
+{
+	return (uint32_t) ((uint64_t) ((unit + period) * UINT32_C(2654435761)) * unit_buckets >> 32);
+}
+
 /* The n requests of a round, which are the same for each method. */
 static void
 run_requests(Method *method, int round, uint64_t n)
 {
-	uint64_t	period = mix((uint64_t) (round / PERIOD));
+	uint32_t	period = (uint32_t) mix((uint64_t) (round / PERIOD));
 	uint64_t	seed = mix((uint64_t) round + 1);
 	Request		request = {0};
 
-	unit_first = random_below(&period, unit_buckets);
 	for (uint64_t i = 0; i < n; i++)
 	{
 		uint32_t	unit = random_below(&seed, nunits);
 		uint64_t	random = next_random(&seed);
-		uint32_t	place = unit_first + (uint32_t) ((random & UINT32_MAX) * unit_active >> 32);
+		uint32_t	place = first_active(unit, period) +
+			(uint32_t) ((random & UINT32_MAX) * unit_active >> 32);
 		uint32_t	bucket;
 
 		place -= place >= unit_buckets ? unit_buckets : 0;
