@@ -14,6 +14,7 @@
  *	finger-*		one byte of each entry's hash stands in an array of its own,
  *					compared with the key's: a byte, 16 or 32 at a time; entries
  *					are compared where it is the same
+ *	filter-sse2		the filter first, then finger-sse2
  *
  * Half of the keys are there; times of both halves.  Sums of the TIDs found must
  * be those of the entries.  What it costs to add an entry is printed as well.
@@ -158,6 +159,13 @@ find_finger_sse2(const Tail *tail, uint64_t key)
 	return 0;
 }
 
+static uint64_t
+find_filter_sse2(const Tail *tail, uint64_t key)
+{
+	return cb_filter_may_hold(tail->filter, filter_lines, hash_of(key)) ?
+		find_finger_sse2(tail, key) : 0;
+}
+
 __attribute__((target("avx2"))) static uint64_t
 find_finger_avx2(const Tail *tail, uint64_t key)
 {
@@ -191,6 +199,7 @@ static Way ways[] = {
 	{.name = "finger-scalar", .find = find_finger_scalar},
 #if defined(__x86_64__)
 	{.name = "finger-sse2", .find = find_finger_sse2},
+	{.name = "filter-sse2", .find = find_filter_sse2},
 	{.name = "finger-avx2", .find = find_finger_avx2},
 #endif
 };
