@@ -383,7 +383,7 @@ shape(void)
 	part = (uint64_t) option("part", 0);
 	if (request_bytes < 8 || request_bytes > MAX_REQUEST || per_bucket == 0 ||
 		(per_bucket & (per_bucket - 1)) != 0 || unit_active < 1 ||
-		unit_active > UNIT_MOST || part > way || (way != 0 && part == 0))
+		unit_active > UNIT_MOST || (way != 0 && (part == 0 || part >= way)))
 		die("no such case");
 }
 
