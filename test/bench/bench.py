@@ -218,7 +218,7 @@ def header(bench, args):
         "commit": args.commit,
         **other,
         "server": f"PostgreSQL {bench.env.version}, release build of the extension",
-        "machine": f"{os.cpu_count()} x {cpu_model()}, {memory:.0f} GB, {platform.release()}",
+        "machine": f"{len(os.sched_getaffinity(0))} x {cpu_model()}, {memory:.0f} GB, {platform.release()}",
         "stalls": describe_stalls(),
         "scale": f"{args.scale} (big: {args.big_scale}), {args.repeats} repeats, 2 clients",
         "shapes": shapes,

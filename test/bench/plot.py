@@ -5,7 +5,8 @@ import math
 
 COLOURS = {"heap": "#b0b0b0", "btree": "#3b6ea5", "hash": "#8a6bb1",
            "cachebatch": "#d9822b", "other": "#eec08f", "unbuffered": "#6aa56a",
-           "1 index": "#d9822b", "4 indexes": "#3b6ea5"}
+           "1 index": "#d9822b", "4 indexes": "#3b6ea5",
+           "uniform": "#d9822b", "clustered": "#3b6ea5", "model": "#b0b0b0", "counted": "#d9822b"}
 LEFT, WIDTH, BAR, GAP = 230, 520, 13, 10
 
 

@@ -35,8 +35,12 @@
 #define CHUNK_BYTES 65536
 #define CHUNK_MAX	(CHUNK_BYTES / (sizeof(Tuple) + sizeof(CbItem)))
 #define LOAD_BATCH	10			/* entries of a visit, before */
+
+/* ../paper/run has more than any batch has leaves, too: nothing is fetched */
+#ifndef AHEAD
 #define AHEAD		8			/* leaves whose header is fetched ahead */
 #define AHEAD_TAIL	4			/* whose end of the tail is */
+#endif
 
 typedef struct Bench
 {
@@ -380,7 +384,7 @@ main(int argc, char **argv)
 	bench.warm = bench.inserted / WARM;
 	/* all leaves half full, and inner pages */
 	most = (bench.entries + bench.warm + bench.inserted) / (PAGE_ITEMS / 2) * 102 / 100 + 1000;
-	tree_init(&bench.tree, (Format) format, (uint32_t) most);
+	tree_init(&bench.tree, (Format) format, (uint32_t) most, 0);
 	bench.children = malloc(most * sizeof(Tuple));
 	if (bench.children == NULL)
 		die("out of memory");

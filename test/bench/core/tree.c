@@ -13,7 +13,7 @@
 void
 die(const char *what)
 {
-	fprintf(stderr, "core_bench: %s\n", what);
+	fprintf(stderr, "benchmark: %s\n", what);
 	exit(2);
 }
 
@@ -63,12 +63,13 @@ below(uint32_t n)
  * insertions.  0 is not used.
  */
 void
-tree_init(Tree *tree, Format format, uint32_t max)
+tree_init(Tree *tree, Format format, uint32_t max, size_t stagger)
 {
-	size_t		size = (size_t) max * PAGE_SIZE;
+	size_t		size = (size_t) max * (PAGE_SIZE + stagger);
 
 	memset(tree, 0, sizeof(*tree));
 	tree->format = format;
+	tree->distance = PAGE_SIZE + stagger;
 	tree->max = max;
 	tree->used = 1;
 	tree->pages = mmap(NULL, size, PROT_READ | PROT_WRITE,

@@ -67,7 +67,8 @@ typedef union Page
 typedef struct Tree
 {
 	Format		format;
-	Page	   *pages;
+	char	   *pages;
+	size_t		distance;		/* from one to the next in memory */
 	uint32_t   *order;			/* pages are taken in this order */
 	uint32_t	used;			/* so many of them */
 	uint32_t	max;
@@ -106,7 +107,7 @@ sums_add(Sums *sums, const Tuple *tuple)
 static inline Page *
 tree_page(const Tree *tree, uint32_t no)
 {
-	return &tree->pages[no];
+	return (Page *) (tree->pages + no * tree->distance);
 }
 
 static inline Special *
@@ -163,7 +164,8 @@ extern void die(const char *what) __attribute__((noreturn));
 extern void page_init(Page *page, int level, uint64_t high, uint32_t right);
 extern void page_add(Page *page, int at, const Tuple *tuple);
 
-extern void tree_init(Tree *tree, Format format, uint32_t max);
+/* stagger: bytes between two pages. */
+extern void tree_init(Tree *tree, Format format, uint32_t max, size_t stagger);
 extern uint32_t tree_new_page(Tree *tree);
 extern uint32_t tree_descend(const Tree *tree, uint64_t key, int level);
 extern void tree_add_child(Tree *tree, uint64_t low, uint32_t child, int level);

@@ -250,6 +250,13 @@ MECHANISMS = [
         leaning="nothing",
         runs=["--tight-scale 0.2 --seconds 6 tight-ingest-1"]),
     Mechanism(
+        "workers", src=2090, tests=1000,
+        title="workers",
+        checks="B1_GIVEWAY; tap 015, 018, 027, 036",
+        buys="flushes beside the sessions that insert",
+        leaning="pauses for scans, giving way, the compactor, entries that are flushed for their age",
+        runs=["--scale 0.6 --seconds 5 ingest-copy-1-uniform ingest-insert100-1-uniform"]),
+    Mechanism(
         "throttle", src=281, tests=159,
         title="workers pause for scans",
         checks="tap 027",
