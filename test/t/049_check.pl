@@ -61,7 +61,8 @@ sub start
 
 	delete local $ENV{PGAPPNAME};
 	$reply->{$_} = '' foreach qw(out err);
-	return IPC::Run::start([ 'cache_batch_check', @args ], '<', \undef, '>', \$reply->{out}, '2>', \$reply->{err});
+	return IPC::Run::start([ 'cache_batch_check', @args ], '<', \undef, '>', \$reply->{out}, '2>', \$reply->{err},
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 }
 
 # Until that many of its sessions wait for a lock.
@@ -124,7 +125,7 @@ checks('* in a pattern', 'public.p1_k_idx', '-ip*');
 checks('letters are folded', 'public.t_a', '--index=PUBLIC.T_A');
 prints('but not in quotes', 1, qr/error: nothing to check for index ""T_A""/, '-i', '"T_A"');
 checks('a regular expression', 'public.t_a, public.t_b', '-i', 't_(a|b)');
-prints('the whole name has to fit', 1, qr/nothing to check for index "t"/, '-i', 't');
+prints("not all of a name: $_", 1, qr/nothing to check for index "$_"/, '-i', $_) foreach qw(p1 _a);
 checks('a dot in quotes', '"S.1"."dot.ted"', '-i', '"dot.ted"');
 prints('a dot outside of them', 1, qr/nothing to check for index "dot.ted"/, '-i', 'dot.ted');
 checks('a quoted schema', '"S.1"."dot.ted"', '-i', '"S.1".dot*');
@@ -208,6 +209,14 @@ foreach my $signal ('TERM', 'INT')
 	$holder->query_safe('ROLLBACK');
 }
 $holder->quit;
+
+# ---------- a standby ----------
+
+my $standby = new_standby($node, 'check_standby');
+
+$node->wait_for_catchup($standby);
+checks('on a standby', "public.o_k, $postgres", '-a', '--heapallindexed', '-p', $standby->port, '-h', $standby->host);
+$standby->stop;
 
 # ---------- damage ----------
 
