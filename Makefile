@@ -2,6 +2,7 @@
 EXTENSION = cache_batch
 MODULE_big = cache_batch
 DATA = sql/cache_batch--1.0.sql
+SCRIPTS = cache_batch_check
 PGFILEDESC = "cache_batch - batched index access method"
 
 # Where the sources are: here, or elsewhere (make -f DIR/Makefile, or with VPATH)
