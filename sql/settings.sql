@@ -46,7 +46,7 @@ RESET cache_batch.stage_size;
 DROP ROLE regress_settings;
 -- nothing of this has stayed
 SELECT name FROM pg_settings
-WHERE name LIKE 'cache\_batch.%' AND (source NOT IN ('default', 'configuration file') OR pending_restart);
+WHERE name LIKE 'cache\_batch.%' AND (source = 'session' OR pending_restart);
 
 -- memory of a statement: entries that it has brought before its last row
 CREATE TABLE settings (k bigint, brought bigint) WITH (autovacuum_enabled = off);
