@@ -305,6 +305,26 @@ is($node->safe_psql('postgres', q(SELECT count(*) FROM pg_stat_activity
 	WHERE backend_type ~ 'cache_batch')), '0', 'max_workers = 0: no process');
 sound($node, 't', ['k'], 'max_workers = 0');
 
+# one at a time, for two databases
+$node->append_conf('postgresql.conf', 'cache_batch.max_workers = 1');
+$node->restart;
+my @databases = ('one', 'two');
+my $most = 0;
+foreach my $db (@databases)
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	make_table($db);
+}
+insert($_, 20) foreach @databases;
+ok(wait_until(sub {
+			my $workers = $node->safe_psql('postgres', $flushers);
+
+			$most = $workers if $workers > $most;
+			return !grep { $node->safe_psql($_, q(SELECT journaled > 0 AND journaled = flushed
+				FROM cache_batch_stat_indexes WHERE indexrelname = 't_k')) ne 't' } @databases;
+		}), 'max_workers = 1: both databases are flushed');
+is($most, 1, 'by one worker at a time');
+
 $node->append_conf('postgresql.conf', "cache_batch.max_workers = 2\ncache_batch.pool_size = 0");
 $node->restart;
 insert('postgres', 10);

@@ -98,6 +98,7 @@ $holder->quit;
 
 # long separators, and few leaves at a time, fewer than make a run; all of them
 # are cold when it begins, or it would first go on to the left end in vain
+my $start = time;
 $node->safe_psql('postgres', q(
 	ALTER SYSTEM SET cache_batch.cold_rate = 1;
 	SELECT pg_reload_conf();
@@ -115,6 +116,7 @@ $node->safe_psql('postgres', q(
 	INSERT INTO l SELECT i, hashint8extended(i, 1), repeat('x', 200) || md5(i::text) FROM generate_series(30001, 30001) i));
 wait_compacted('l_k', 0, 'a run is found one leaf at a time');
 wait_compacted('l_long', 0, 'and with long separators');
+cmp_ok(compacted('l_long'), '<=', time - $start + 2, 'cold_rate = 1: a leaf a second');
 $node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.cold_rate; SELECT pg_reload_conf()));
 sound($node, 'l', [qw(k t)], 'packed slowly');
 
@@ -136,6 +138,15 @@ foreach my $value ('off', '0', '64MB', '12.5%', '300%')
 	($ret) = $node->psql('postgres', "ALTER INDEX c_k SET (cold_threshold = '$value')");
 	is($ret, 0, "cold_threshold = $value");
 }
+
+is(compacted('c_off'), 0, 'cold_threshold = off, the default: nothing is packed');
+$node->safe_psql('postgres', q(
+	ALTER SYSTEM SET cache_batch.cold_threshold = '64kB';
+	SELECT pg_reload_conf();
+	INSERT INTO c SELECT i, hashint8extended(i, 1), md5(i::text) FROM generate_series(400000, 400100) i));
+wait_compacted('c_off', 0, 'the setting counts for indexes without the option');
+is(compacted('c_large'), 0, 'and not for others');
+$node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.cold_threshold; SELECT pg_reload_conf()));
 
 # where it fails each time, workers still flush
 SKIP:

@@ -52,4 +52,19 @@ cmp_ok($taken, '>', 1000, 'cached entries were used');
 note "$taken look-ups took cached entries";
 sound($node, 'hs', ['k', 'v'], 'sound afterwards');
 
+# twice the same look-ups: the second time from the cache, if there is one
+sub cached_reads
+{
+	my ($size) = @_;
+
+	$node->append_conf('postgresql.conf', "cache_batch.entry_cache_size = $size\n");
+	$node->restart;
+	$node->safe_psql('postgres', q(INSERT INTO hs VALUES (-1, 0, 'r')));
+	$node->safe_psql('postgres', join '', map { "SELECT t FROM hs WHERE k = ${_}::bigint;\n" } (1 .. 50, 1 .. 50));
+	return $node->safe_psql('postgres', q(SELECT cached_reads FROM cache_batch_stat_indexes WHERE indexrelname = 'hs_k'));
+}
+
+cmp_ok(cached_reads('64kB'), '>', 0, 'entry_cache_size = 64kB: look-ups take cached entries');
+is(cached_reads('0'), '0', 'entry_cache_size = 0: none does');
+
 done_testing();
