@@ -31,6 +31,16 @@ BEGIN
 	END LOOP;
 END $$;
 
+-- another file; one more if its leaves share slots with those of another index
+CREATE PROCEDURE heat_rebuild() LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. 5 LOOP
+		REINDEX INDEX heat_a;
+		EXIT WHEN NOT EXISTS (SELECT FROM heat_ages WHERE max_age = 0);
+	END LOOP;
+END $$;
+CALL heat_rebuild();
+
 -- a build is no access, and neither are VACUUM, verification and inspection
 SELECT * FROM heat_ages;
 CALL heat_read($$SELECT cache_batch_verify('heat_a', true)$$);
@@ -45,14 +55,14 @@ SET enable_bitmapscan = off;
 DROP INDEX heat_b;
 CALL heat_read('SELECT count(*) FROM heat WHERE a = 5');
 SELECT * FROM heat_ages;
-REINDEX INDEX heat_a;
+CALL heat_rebuild();
 SELECT * FROM heat_ages;
 CALL heat_read('SELECT a FROM heat WHERE a < 9 ORDER BY a DESC');
 SELECT * FROM heat_ages;
-REINDEX INDEX heat_a;
+CALL heat_rebuild();
 CALL heat_read('SELECT count(*) FROM heat WHERE a = ANY (ARRAY[1, 3, 5])');
 SELECT * FROM heat_ages;
-REINDEX INDEX heat_a;
+CALL heat_rebuild();
 SET enable_indexscan = off;
 SET enable_bitmapscan = on;
 CALL heat_read('SELECT count(*) FROM heat WHERE a = 5');
@@ -65,7 +75,7 @@ SELECT * FROM heat_ages;
 
 -- from buckets and journal it is the flush that writes
 ALTER INDEX heat_a SET (buffered = on);
-REINDEX INDEX heat_a;
+CALL heat_rebuild();
 CALL heat_write(false);
 SELECT * FROM heat_ages;
 CALL heat_write(true);
@@ -87,5 +97,5 @@ SELECT * FROM cache_batch_stat_get_heat(0);
 SELECT * FROM cache_batch_stat_get_heat(NULL);
 
 DROP VIEW heat_ages;
-DROP PROCEDURE heat_read, heat_write;
+DROP PROCEDURE heat_read, heat_write, heat_rebuild;
 DROP TABLE heat;
