@@ -32,6 +32,7 @@ my %listed_blocks = (
 	'# postgresql.conf, then restart' => 'is what this server is started with',
 	'test/demo --pg 18       # cachebatch beside btree on 5 million real flights, 4 minutes' =>
 	  'takes minutes, and installs packages; files and options are looked at below',
+	'cache_batch_check --all --jobs=4 --progress' => '049_check.pl runs it',
 	"  indexrelname  |   method   |   k   | expected | cost_ratio |  pool   | verdict |     reason" =>
 	  'is what a statement prints, and compared with that',
 	'CREATE INDEX CONCURRENTLY cache_batch_swap_27847 ON public.events USING cachebatch (device_id);' =>
@@ -469,7 +470,8 @@ same_names([ @names, qw(method reason swap), map { words($_->[0]) } table('colum
 
 # ---------- all other names ----------
 
-my %known = map { $_ => 1 } (@views, keys %overloads, 'cache_batch');
+my %known = map { $_ => 1 } (@views, keys %overloads, 'cache_batch',
+	grep { -x "$tree/$_" } 'cache_batch_check');
 my @unknown = grep { !$known{$_} } map { /\b(cache_batch(?:_\w+)?)/g } words($in_a_line);
 is(join(' ', @unknown), '', 'what README names cache_batch... is there');
 
