@@ -791,17 +791,22 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 	return true;
 }
 
+/* Loads entry i's block: is it packed by words, with one info? */
+static bool
+cb_pack_load_words(CbPackReader *reader, uint32_t i)
+{
+	if (i - reader->first >= reader->nentries && !cb_pack_load_block(reader, i))
+		return false;
+	return reader->kind != CB_PACK_BYTES && reader->info_mask == 0;
+}
+
 /*
  * The first entry of entry i's block, if cb_pack_read_words() reads that, else i.
  */
 int
 cb_pack_words_start(CbPackReader *reader, int i)
 {
-	if ((uint32_t) i - reader->first >= reader->nentries &&
-		!cb_pack_load_block(reader, (uint32_t) i))
-		return i;
-	return reader->kind == CB_PACK_BYTES || reader->info_mask != 0 ? i :
-		(int) reader->first;
+	return cb_pack_load_words(reader, (uint32_t) i) ? (int) reader->first : i;
 }
 
 /*
@@ -815,19 +820,14 @@ int
 cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap, void *out,
 				   uint16_t *len, uint64_t *tids)
 {
-	uint32_t	k = (uint32_t) i - reader->first;
+	uint32_t	k;
 	uint32_t	nwords;
 	uint32_t	stride;
 	uint32_t	n;
 
-	if (k >= reader->nentries)
-	{
-		if (!cb_pack_load_block(reader, (uint32_t) i))
-			return 0;
-		k = (uint32_t) i - reader->first;
-	}
-	if (reader->kind == CB_PACK_BYTES || reader->info_mask != 0)
+	if (!cb_pack_load_words(reader, (uint32_t) i))
 		return 0;
+	k = (uint32_t) i - reader->first;
 	nwords = (uint32_t) (reader->kind - CB_PACK_WORDS);
 	stride = gap + 8 * nwords;
 	n = reader->nentries - k;
@@ -908,14 +908,20 @@ cb_pack_hint(const void *blob, uint32_t i)
 		((const CbPackHeader *) blob)->nblocks * sizeof(CbPackBlock) + i / 8;
 }
 
+/* Is entry i's hint set, in all entries' hints? */
+static inline bool
+cb_pack_hint_is_set(const unsigned char *hints, uint32_t i)
+{
+	return __atomic_load_n(&hints[i / 8], __ATOMIC_RELAXED) >> (i & 7) & 1;
+}
+
 /* Is entry i's LP_DEAD hint set?  False if there is no entry i. */
 bool
 cb_pack_is_dead(const void *blob, int i)
 {
 	if (i < 0 || i >= cb_pack_count(blob))
 		return false;
-	return __atomic_load_n(cb_pack_hint(blob, (uint32_t) i),
-						   __ATOMIC_RELAXED) >> (i & 7) & 1;
+	return cb_pack_hint_is_set(cb_pack_hint(blob, 0), (uint32_t) i);
 }
 
 /* Is the LP_DEAD hint of any entry set? */
@@ -942,7 +948,7 @@ cb_pack_count_alive(const void *blob, int i, int n, int step)
 
 	for (int k = 0; k < n; k++, i += step)
 	{
-		if (__atomic_load_n(&hints[i / 8], __ATOMIC_RELAXED) >> (i & 7) & 1)
+		if (cb_pack_hint_is_set(hints, (uint32_t) i))
 			return k;
 	}
 	return n;
