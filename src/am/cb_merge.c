@@ -320,12 +320,12 @@ cb_merge_has_read(const CbMerge *merge, int i)
 	return i >= merge->read_from && i < merge->read_from + merge->nread;
 }
 
-/* Room for the longest entry; what it does not take is given back. */
+/* Room for so many bytes of entries; what these do not take is given back. */
 static inline CbLeafTuple *
-cb_merge_reserve(CbArena *kept)
+cb_merge_reserve(CbArena *kept, Size size)
 {
-	if (kept->left < sizeof(CbLeafTuple) + CB_SCAN_SLACK)
-		cb_arena_extend(kept, sizeof(CbLeafTuple) + CB_SCAN_SLACK);
+	if (kept->left < size + CB_SCAN_SLACK)
+		cb_arena_extend(kept, size + CB_SCAN_SLACK);
 	return (CbLeafTuple *) kept->at;
 }
 
@@ -338,6 +338,7 @@ cb_merge_read_many(CbScanOpaque so, CbMerge *merge, int i)
 {
 	CbLeaf	   *leaf = &so->cur->reader;
 
+	(void) cb_merge_reserve(&so->cur->kept, CB_LEAF_READ_ROOM);
 	merge->read_from = merge->step > 0 ? i : cb_pack_words_start(&leaf->packed, i);
 	merge->nread = cb_leaf_read_from(leaf, merge->read_from, &so->cur->kept, merge->read);
 }
@@ -354,13 +355,13 @@ cb_merge_read_packed(CbScanOpaque so, CbMerge *merge, int i)
 	CbLeafTuple *room;
 	IndexTuple	itup;
 
-	room = cb_merge_reserve(kept);
 	if (merge->reads_on)
 	{
 		if (!cb_merge_has_read(merge, i))
 			cb_merge_read_many(so, merge, i);
 		return cb_merge_has_read(merge, i) ? merge->read[i - merge->read_from] : NULL;
 	}
+	room = cb_merge_reserve(kept, sizeof(CbLeafTuple));
 	itup = cb_leaf_read(&window->reader, i, room);
 	if (itup != NULL)
 		(void) cb_arena_alloc(kept, IndexTupleSize(itup));
@@ -377,7 +378,7 @@ cb_merge_settle_spilled(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbRunCursor *cursor = source->cursor;
 	CbArena    *kept = &so->cur->kept;
-	CbLeafTuple *room = cb_merge_reserve(kept);
+	CbLeafTuple *room = cb_merge_reserve(kept, sizeof(CbLeafTuple));
 	IndexTuple	itup;
 
 	if (source->cur == source->end)

@@ -418,10 +418,12 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		if (source->head_dead)
 			continue;
 		if (many)
+		{
 			nadded = cb_window_add_many(so, merge, most - window->nitems, dir);
-		else
-			cb_window_add_item(window, source);
-		if (!many && window->nitems == few)
+			continue;
+		}
+		cb_window_add_item(window, source);
+		if (window->nitems == few)
 		{
 			cb_merge_read_on(so, merge);
 			many = cb_keys_are_interval(&so->keys);

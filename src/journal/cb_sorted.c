@@ -19,6 +19,7 @@
 
 #include "journal/cb_sorted.h"
 #include "miscadmin.h"
+#include "page/cb_leaf.h"
 #include "utils/memutils.h"
 
 /* what the comparison of two items needs */
@@ -116,12 +117,7 @@ cb_sorted_sort_by_tid(const CbSorted *sorted, CbRadixItem *items, int n)
 	uint64		key = items[0].key;
 
 	for (int i = 0; i < n; i++)
-	{
-		ItemPointer tid = &cb_sorted_entry(sorted, items[i].value)->t_tid;
-
-		items[i].key = (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-			ItemPointerGetOffsetNumberNoCheck(tid);
-	}
+		items[i].key = cb_leaf_tid_number(&cb_sorted_entry(sorted, items[i].value)->t_tid);
 	cb_radix_sort(items, sorted->scratch, n);
 	for (int i = 0; i < n; i++)
 		items[i].key = key;

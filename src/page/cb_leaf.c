@@ -13,16 +13,7 @@
 
 #include "page/cb_leaf.h"
 
-#define CB_LEAF_HEADER	sizeof(IndexTupleData)
-
 /* ---------- entries ---------- */
-
-static inline uint64
-cb_leaf_tid_number(ItemPointer tid)
-{
-	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-		ItemPointerGetOffsetNumberNoCheck(tid);
-}
 
 static inline void
 cb_leaf_set_tid(ItemPointer tid, uint64 number)
@@ -232,13 +223,11 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 int
 cb_leaf_read_from(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 {
-	const Size	room = NAMEDATALEN + Max(sizeof(CbLeafTuple),
-										 CB_PACK_WORDS_ROOM(CB_LEAF_HEADER));
 	int			n;
 
-	/* room for the most, and for a name that is stored short; the rest is given back */
-	if (arena->left < room)
-		cb_arena_extend(arena, room);
+	/* room for the most, of which the rest is given back */
+	if (arena->left < CB_LEAF_READ_ROOM)
+		cb_arena_extend(arena, CB_LEAF_READ_ROOM);
 	n = cb_leaf_read_some(leaf, i, arena, items);
 	return n > 0 ? n : cb_leaf_read_one(leaf, i, arena, items);
 }

@@ -50,6 +50,20 @@ typedef union CbLeafTuple
 	uint64		align;
 } CbLeafTuple;
 
+#define CB_LEAF_HEADER	sizeof(IndexTupleData)
+
+/* memory that cb_leaf_read_from() asks for */
+#define CB_LEAF_READ_ROOM \
+	Max(sizeof(CbLeafTuple), CB_PACK_WORDS_ROOM(CB_LEAF_HEADER))
+
+/* The TID as a number, in the order of TIDs. */
+static inline uint64
+cb_leaf_tid_number(const ItemPointerData *tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+		ItemPointerGetOffsetNumberNoCheck(tid);
+}
+
 /* Begins to read a leaf; false: its packed part is damaged. */
 extern bool cb_leaf_open(CbLeaf *leaf, Page page);
 
