@@ -75,15 +75,6 @@ new_tuple(const Bench *bench, uint64_t i)
 
 /* ---------- loading ---------- */
 
-static int
-compare_keys(const void *a, const void *b)
-{
-	uint64_t	x = ((const Tuple *) a)->key;
-	uint64_t	y = ((const Tuple *) b)->key;
-
-	return (x > y) - (x < y);
-}
-
 /* Fills a leaf with n entries in order, nlater of them one after the other. */
 static void
 load_leaf(Bench *bench, uint32_t no, Tuple *sorted, int n, int nlater)
@@ -119,7 +110,7 @@ load_leaf(Bench *bench, uint32_t no, Tuple *sorted, int n, int nlater)
 				leaf_insert(tree, no, &later[j]);
 			continue;
 		}
-		qsort(&later[i], (size_t) some, sizeof(Tuple), compare_keys);
+		qsort(&later[i], (size_t) some, sizeof(Tuple), tuple_compare);
 		leaf_apply(tree, no, &later[i], some);
 	}
 }

@@ -17,6 +17,15 @@ die(const char *what)
 	exit(2);
 }
 
+int
+tuple_compare(const void *a, const void *b)
+{
+	uint64_t	x = ((const Tuple *) a)->key;
+	uint64_t	y = ((const Tuple *) b)->key;
+
+	return (x > y) - (x < y);
+}
+
 /* ---------- pages ---------- */
 
 void

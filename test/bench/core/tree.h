@@ -161,6 +161,9 @@ page_find(const Page *page, int first, uint64_t key)
 
 extern void die(const char *what) __attribute__((noreturn));
 
+/* By key, for qsort(). */
+extern int	tuple_compare(const void *a, const void *b);
+
 extern void page_init(Page *page, int level, uint64_t high, uint32_t right);
 extern void page_add(Page *page, int at, const Tuple *tuple);
 

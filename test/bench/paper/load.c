@@ -8,15 +8,6 @@
 
 #define BATCH		10			/* entries that come to a tail at a time */
 
-static int
-compare_keys(const void *a, const void *b)
-{
-	uint64_t	x = ((const Tuple *) a)->key;
-	uint64_t	y = ((const Tuple *) b)->key;
-
-	return (x > y) - (x < y);
-}
-
 /* The leaf's entries, of which nlater come in batches, any of them. */
 static void
 load_leaf(Tree *tree, uint32_t no, Tuple *sorted, int n, int nlater, uint64_t *seed)
@@ -45,7 +36,7 @@ load_leaf(Tree *tree, uint32_t no, Tuple *sorted, int n, int nlater, uint64_t *s
 	{
 		int			some = drawn - i < BATCH ? drawn - i : BATCH;
 
-		qsort(&later[i], (size_t) some, sizeof(Tuple), compare_keys);
+		qsort(&later[i], (size_t) some, sizeof(Tuple), tuple_compare);
 		leaf_apply(tree, no, &later[i], some);
 	}
 }

@@ -221,11 +221,8 @@ count_ways(void)
 static int
 compare(const void *a, const void *b, void *arg)
 {
-	uint64_t	x = ((const Tuple *) a)->key;
-	uint64_t	y = ((const Tuple *) b)->key;
-
 	(void) arg;
-	return (x > y) - (x < y);
+	return tuple_compare(a, b);
 }
 
 static void
