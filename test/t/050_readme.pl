@@ -1,17 +1,20 @@
-# README.md: its examples are run, in its order, and what it says of settings, index
-# options, functions, views, errors and files is so.  An example that is neither run
-# nor listed here fails the test, and so does a list that README has left behind.
+# README.md and doc/reference.md, here "README": the examples are run, in their order,
+# and what is said of settings, index options, functions, views, errors and files is so.
+# An example that is neither run nor listed here fails the test, and so does a list that
+# README has left behind.
 use strict;
 use warnings;
 
 use CacheBatch;
+use File::Basename qw(dirname);
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $tree = $ENV{CB_SRCDIR} || '..';
-my $readme = slurp_file("$tree/README.md");
+my @pages = ('README.md', 'doc/reference.md');
+my $readme = join "\n", map { slurp_file("$tree/$_") } @pages;
 my $in_a_line = $readme =~ s/\s*\n\s*/ /gr;
 my $version = server_version();
 
@@ -96,6 +99,27 @@ sub code
 		push @code, { words => $words =~ s/\s*\n\s*/ /gr } if defined $words;
 	}
 	return @code;
+}
+
+# The links of a page to files, or sections of pages, that are not there.
+sub broken_links
+{
+	my ($page) = @_;
+	my @links = slurp_file("$tree/$page") =~ /\]\(([^)\s]+)/g;
+
+	return grep { !/^https?:/ && !is_there($page, split /#/, $_, 2) } @links;
+}
+
+# A file by its path from that of a page, and its section by the name that links have.
+sub is_there
+{
+	my ($page, $path, $section) = @_;
+	my $file = "$tree/" . ($path eq '' ? $page : dirname($page) . "/$path");
+
+	return 0 if !-e $file;
+	return 1 if !defined $section;
+	my %sections = map { lc(s/[^\w\- ]//gr =~ s/ /-/gr) => 1 } slurp_file($file) =~ /^#+ (.*)/mg;
+	return $sections{$section};
 }
 
 sub answer
@@ -475,10 +499,9 @@ my %known = map { $_ => 1 } (@views, keys %overloads, 'cache_batch',
 my @unknown = grep { !$known{$_} } map { /\b(cache_batch(?:_\w+)?)/g } words($in_a_line);
 is(join(' ', @unknown), '', 'what README names cache_batch... is there');
 
-my @paths = grep { !/^https?:|^#/ } ($readme =~ /\]\(([^)#]+)/g, grep { m{^(?:doc|sql|src|test)/} } words($in_a_line));
+my @paths = grep { m{^(?:doc|sql|src|test)/} } words($in_a_line);
 is(join(' ', grep { !-e "$tree/$_" } @paths), '', 'all files that README names are there');
-my %anchors = map { lc(s/[^\w\- ]//gr =~ s/ /-/gr) => 1 } $readme =~ /^#+ (.*)/mg;
-is(join(' ', grep { !$anchors{$_} } $readme =~ /\]\(#([^)]+)/g), '', 'all sections that README refers to are there');
+is(join(' ', map { broken_links($_) } @pages), '', 'all that README has links to is there');
 
 my $sources = join '', map { slurp_file($_) } glob("$tree/src/*/*.[ch]");
 my %waits = map { $_ => 1 } grep { /^CacheBatch/ } words($in_a_line);
