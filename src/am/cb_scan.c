@@ -70,6 +70,13 @@
 #define CB_SCAN_VISIBLE_BATCH	16
 
 /*
+ * Memory of the scan that was ended last, for the next one, or NULL.  A session
+ * makes one scan after the other, and most read one window: there is one for each
+ * row of INSERT ... ON CONFLICT.
+ */
+static CbScanOpaque cb_scan_spare = NULL;
+
+/*
  * amcanreturn: an entry has all columns as they were inserted, so any can be.
  * Without preload none: the planner of version 18 looks for the ends of an
  * index that returns its column, and no query may fail for that (C1).
@@ -80,10 +87,57 @@ cb_am_canreturn(Relation index, int attno)
 	return cb_preloaded;
 }
 
+/* The contexts of a scan, below the current one, with its state in the first. */
+static CbScanOpaque
+cb_scan_make_memory(void)
+{
+	MemoryContext own = AllocSetContextCreate(CurrentMemoryContext, "cachebatch scan",
+											  ALLOCSET_SMALL_SIZES);
+	CbScanOpaque so = MemoryContextAlloc(own, sizeof(CbScanOpaqueData));
+
+	so->own_cxt = own;
+	so->cxt = AllocSetContextCreate(own, "cachebatch scan data",
+									ALLOCSET_DEFAULT_SIZES);
+	so->work_cxt = AllocSetContextCreate(own, "cachebatch scan window",
+										 ALLOCSET_SMALL_SIZES);
+	return so;
+}
+
 /*
- * ambeginscan: makes a scan, in the current memory context, with a context of
- * its own below that.  Holds no lock or pin yet, and reads nothing.  Raises an
- * error without preload.
+ * Memory for a scan, below the current context, so that it goes with that if the
+ * scan is not ended.
+ */
+static CbScanOpaque
+cb_scan_get_memory(void)
+{
+	CbScanOpaque so = cb_scan_spare;
+
+	if (so == NULL)
+		return cb_scan_make_memory();
+	cb_scan_spare = NULL;
+	MemoryContextSetParent(so->own_cxt, CurrentMemoryContext);
+	return so;
+}
+
+/* The scan's memory is kept for the next one, or freed if some is kept. */
+static void
+cb_scan_put_memory(CbScanOpaque so)
+{
+	if (cb_scan_spare != NULL)
+	{
+		MemoryContextDelete(so->own_cxt);
+		return;
+	}
+	MemoryContextReset(so->cxt);
+	MemoryContextReset(so->work_cxt);
+	MemoryContextSetParent(so->own_cxt, TopMemoryContext);
+	cb_scan_spare = so;
+}
+
+/*
+ * ambeginscan: makes a scan, in the current memory context, with contexts of its
+ * own below that.  Holds no lock or pin yet, and reads nothing.  Raises an error
+ * without preload.
  */
 IndexScanDesc
 cb_am_beginscan(Relation index, int nkeys, int norderbys)
@@ -99,13 +153,10 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 	/* the server sets it later, but not in scans of our own */
 	scan->parallel_scan = NULL;
 
-	so = palloc(sizeof(CbScanOpaqueData));
-	memset(so, 0, offsetof(CbScanOpaqueData, kd));
+	so = cb_scan_get_memory();
+	memset((char *) so + offsetof(CbScanOpaqueData, upper_cxt), 0,
+		   offsetof(CbScanOpaqueData, kd) - offsetof(CbScanOpaqueData, upper_cxt));
 	memset(&so->descent, 0, offsetof(CbDescent, parent));
-	so->cxt = AllocSetContextCreate(CurrentMemoryContext, "cachebatch scan",
-									ALLOCSET_SMALL_SIZES);
-	so->work_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan window",
-										 ALLOCSET_SMALL_SIZES);
 	so->group.n = 0;
 	so->mark_index = -1;
 
@@ -159,8 +210,7 @@ cb_am_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 }
 
 /*
- * amendscan: sets the LP_DEAD hints, gives up pins, and frees the scan's
- * memory.
+ * amendscan: sets the LP_DEAD hints, and gives up pins and the scan's memory.
  */
 void
 cb_am_endscan(IndexScanDesc scan)
@@ -173,8 +223,7 @@ cb_am_endscan(IndexScanDesc scan)
 		ExecDropSingleTupleTableSlot(so->slot);
 	if (BufferIsValid(so->vm_buf))
 		ReleaseBuffer(so->vm_buf);
-	MemoryContextDelete(so->cxt);
-	pfree(so);
+	cb_scan_put_memory(so);
 }
 
 /*

@@ -174,8 +174,12 @@ typedef struct CbScanRanges
 
 typedef struct CbScanOpaqueData
 {
-	MemoryContext cxt;			/* lives as long as the scan */
-	MemoryContext work_cxt;		/* reset before each window is read */
+	/* the scan's memory, which outlives it */
+	MemoryContext own_cxt;		/* of this struct, and of the next two */
+	MemoryContext cxt;			/* reset when the scan ends */
+	MemoryContext work_cxt;		/* ... and before each window is read */
+
+	/* from here on zeroed when the scan begins */
 	MemoryContext upper_cxt;	/* holds upper, if it is of the journal */
 
 	/* what the scan sees of the journal, for which snapshot and attachment */
@@ -224,7 +228,7 @@ typedef struct CbScanOpaqueData
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */
 	TupleTableSlot *slot;
 
-	/* from here on not zeroed when the scan begins */
+	/* from here on not */
 	CbKeyDesc	kd;
 	CbDescent	descent;
 	CbKeys		keys;

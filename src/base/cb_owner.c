@@ -3,9 +3,9 @@
  * cb_owner.c
  *	  Running as the owner of an index, or of its table.
  *
- * Functions of an index, comparisons first of all, are its owner's and run as
- * he, restricted, as when the index was built; settings that they change are
- * set back.  After an error the end of the transaction undoes all of it.
+ * Functions of an index, comparisons first of all, are its owner's.  They run as
+ * that owner, restricted, as when the index was built; settings that they change
+ * are set back.  After an error the end of the transaction undoes all of it.
  *
  *-------------------------------------------------------------------------
  */

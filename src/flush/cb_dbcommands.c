@@ -226,7 +226,8 @@ cb_dbcommands_template(const CreatedbStmt *stmt)
 
 /*
  * Which database a command wants for itself.  Those that the command will
- * refuse anyway are left alone, so that nobody can suspend what is not his.
+ * refuse anyway are left alone, so that nobody can suspend what belongs
+ * to others.
  */
 static CbDatabaseCommand
 cb_dbcommands_classify(Node *stmt)

@@ -391,7 +391,7 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 	}
 }
 
-/* As the index's owner: comparison functions are his, and run as he. */
+/* As the index's owner, whose comparison functions run. */
 static bool
 cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 {
