@@ -257,17 +257,20 @@ cb_window_set_to(CbScanOpaque so, IndexTuple entry, ScanDirection dir)
 }
 
 /*
- * Does so->keys.place, of an entry of the window, lead to another point than
+ * Does so->keys.place, of an entry of the window, lead to a point further on than
  * that which the window began at?  Where a comparison with another type has an
- * order of its own it may lead back; then the scan reads on.
+ * order of its own, or one contradicts itself, it may lead back, or nowhere, again
+ * and again; then the scan reads on (A18_POINTS).
  */
 static bool
-cb_window_leads_to_point(CbScanOpaque so)
+cb_window_leads_to_point(CbScanOpaque so, ScanDirection dir)
 {
 	const CbKeyPart *first = &so->keys.place.parts[0];
 
 	return so->pos.points != NULL && first->source == CB_PART_COND &&
-		first->cond == so->pos.points && cb_keys_is_ordered(first->cond);
+		first->cond == so->pos.points &&
+		(first->index - so->pos.point) * (int) dir > 0 &&
+		cb_keys_is_ordered(first->cond);
 }
 
 /* Has the scan gone to the window's leaf from another one, for such a place? */
@@ -290,7 +293,7 @@ cb_window_goes_to_place(CbScanOpaque so, IndexTuple entry, int *n, ScanDirection
 	CbPlace    *to = &so->cur->to;
 	int			cmp;
 
-	if (cb_window_leads_to_point(so) ||
+	if (cb_window_leads_to_point(so, dir) ||
 		(cb_window_is_far(so) && cb_keys_place_is_ordered(&so->keys.place)))
 	{
 		cb_window_set_to(so, entry, dir);
@@ -364,7 +367,7 @@ cb_window_look_beyond(IndexScanDesc scan, ScanDirection dir, int nunwanted)
 	if (so->for_point && cb_window_leaves_point(so, answer))
 		return cb_window_goes_to_next_point(so, dir);
 	if (answer == CB_KEY_SKIP &&
-		(cb_window_leads_to_point(so) ||
+		(cb_window_leads_to_point(so, dir) ||
 		 (so->cur->nitems == 0 && nunwanted < 2 * CB_WINDOW_UNWANTED_STEP &&
 		  cb_keys_place_is_ordered(&so->keys.place))))
 		cb_window_set_to(so, far->tuple, dir);

@@ -8,13 +8,13 @@
 #include "base/cb_heat.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 /* heat_size -1: bytes of shared_buffers for a byte */
 #define CB_HEAT_DEFAULT_PART	128
@@ -92,7 +92,7 @@ cb_heat_shmem_startup(void)
 						(CbHeatSlot *) TYPEALIGN(PG_CACHE_LINE_SIZE, slots),
 						nslots);
 		cb_store_relaxed(&cb_heat_shared->due,
-						 (uint64) TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+						 (uint64) TimestampTzPlusMilliseconds(cb_clock_now(),
 															  cb_heat_epoch * INT64CONST(1000)));
 	}
 	LWLockRelease(AddinShmemInitLock);
@@ -132,7 +132,7 @@ static bool
 cb_heat_tick(void)
 {
 	int64		length = cb_heat_epoch * USECS_PER_SEC;
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 	uint64		seen = cb_load_relaxed(&cb_heat_shared->due);
 	TimestampTz due = (TimestampTz) seen;
 	int64		n = 0;

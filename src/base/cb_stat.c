@@ -18,6 +18,7 @@
  *-------------------------------------------------------------------------
  */
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -26,7 +27,6 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #define CB_STAT_MAX_INDEXES		1024
 #define CB_STAT_CACHE_SIZE		8	/* power of 2 */
@@ -125,7 +125,7 @@ cb_stat_may_prune(void)
 {
 	return IsTransactionState() && InterruptHoldoffCount == 0 &&
 		CritSectionCount == 0 &&
-		TimestampDifferenceExceeds(cb_stat_pruned_at, GetCurrentTimestamp(),
+		TimestampDifferenceExceeds(cb_stat_pruned_at, cb_clock_now(),
 								   CB_STAT_PRUNE_WAIT_MS);
 }
 
@@ -140,7 +140,7 @@ cb_stat_prune(void)
 	int			n;
 	int			i;
 
-	cb_stat_pruned_at = GetCurrentTimestamp();
+	cb_stat_pruned_at = cb_clock_now();
 	keys = palloc(CB_STAT_MAX_INDEXES * sizeof(CbStatKey));
 	n = cb_stat_copy_keys(keys);
 	for (i = 0; i < n; i++)

@@ -19,12 +19,12 @@
  *-------------------------------------------------------------------------
  */
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/timestamp.h"
 
 /* how often to look */
 #define CB_WAITER_LOOK_MS	10
@@ -149,7 +149,7 @@ cb_waiter_is_there(void)
 		return false;
 	if (cb_waiter_found)
 		return true;
-	now = GetCurrentTimestamp();
+	now = cb_clock_now();
 	if (now < cb_waiter_look_at)
 		return false;
 	cb_waiter_look_at = TimestampTzPlusMilliseconds(now, CB_WAITER_LOOK_MS);

@@ -42,6 +42,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -60,7 +61,7 @@ cb_failing_note(CbFailing *failing)
 	int			wait = CB_FAILING_RETRY_MS << Min(before, 6);
 
 	cb_store_relaxed(&failing->retry_at,
-					 TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+					 TimestampTzPlusMilliseconds(cb_clock_now(),
 												 Min(wait, CB_FAILING_RETRY_MAX_MS)));
 }
 
@@ -81,7 +82,7 @@ bool
 cb_failing_waits(CbFailing *failing)
 {
 	return unlikely(cb_load_relaxed(&failing->failures) != 0) &&
-		(TimestampTz) cb_load_relaxed(&failing->retry_at) > GetCurrentTimestamp();
+		(TimestampTz) cb_load_relaxed(&failing->retry_at) > cb_clock_now();
 }
 
 /* ---------- appending again ---------- */

@@ -27,6 +27,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
@@ -432,7 +433,7 @@ cb_bucket_publish(CbKeyDesc *kd, CbSortEntry *entries, int n,
 		return cb_journal_append(kd->rel, entries, n, NULL, NULL,
 								 &result->journal_length);
 
-	pub.now = GetCurrentTimestamp();
+	pub.now = cb_clock_now();
 	pub.gens = cb_pool_gens_of(&kd->rel->rd_locator);
 	if (n > CB_PUBLISH_FEW)
 	{

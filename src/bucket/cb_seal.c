@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
@@ -136,7 +137,7 @@ cb_seal_is_listed(CbPoolChunk **chunks, int n)
 void
 cb_bucket_retire(CbBucketSet *set, CbPoolChunk **chunks, int n)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	/* owned chunks keep it attached */
 	cb_set_share(set);

@@ -61,6 +61,7 @@
 #include "access/parallel.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "bucket/cb_bucket.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -441,7 +442,7 @@ cb_set_detach(CbBucketSet *set, uint64 attach_id)
 bool
 cb_set_detach_idle(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 	CbBucketSet *oldest = NULL;
 
 	for (uint32 i = 0; i < cb_pool->nsets; i++)
@@ -682,7 +683,7 @@ cb_set_forget_database(Oid dboid)
 static CbBucketSet *
 cb_set_take_free(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 	CbBucketSet *oldest = NULL;
 
 	for (uint32 i = 0; i < cb_pool->nsets; i++)
@@ -719,7 +720,7 @@ cb_set_enter(CbBucketSet *set, Relation rel, const uint8 *build_id, bool wait)
 		set->key = rel->rd_locator;
 		memcpy(set->build_id, build_id, CB_BUILD_ID_LEN);
 		set->indexoid = RelationGetRelid(rel);
-		set->used_at = GetCurrentTimestamp();
+		set->used_at = cb_clock_now();
 		cb_store_relaxed(&set->spills, 0);
 		set->state = CB_SET_EMPTY;
 
@@ -966,7 +967,7 @@ static bool
 cb_attach_is_time(Relation rel)
 {
 	CbSetCache *cache = cb_set_cache(rel);
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	if (cache->attach_at != 0 &&
 		!TimestampDifferenceExceeds(cache->attach_at, now, CB_SET_RETRY_MS))
@@ -1008,7 +1009,7 @@ cb_set_attach(const CbKeyDesc *kd, bool wait)
 		attach.rel = rel;
 		attach.set = set;
 		attach.wait = wait;
-		attach.now = GetCurrentTimestamp();
+		attach.now = cb_clock_now();
 		cb_rel_read_meta(rel, NULL, &meta);
 		attach.tail = meta.journal_tail;
 		attach.has_ranges = meta.range_root != 0;

@@ -54,6 +54,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "base/cb_waiter.h"
 #include "bucket/cb_bucket.h"
 #include "journal/cb_read.h"
@@ -61,7 +62,6 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 /* how long a process waits for a builder, ... */
 #define CB_SHARED_WAIT_MS	1000
@@ -154,7 +154,7 @@ cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail)
 bool
 cb_shared_evict(const CbBucketSet *keep, bool idle)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 	CbBucketSet *oldest = NULL;
 
 	for (uint32 i = 0; i < cb_pool->nsets; i++)
@@ -250,7 +250,7 @@ cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
 	copy->upto = build->upto;
 	copy->block = build->block;
 	copy->full = build->full;
-	copy->extended_at = build->set->used_at = GetCurrentTimestamp();
+	copy->extended_at = build->set->used_at = cb_clock_now();
 	cb_set_unlock(build->set);
 	return true;
 }
@@ -389,7 +389,7 @@ cb_shared_must_pause(TimestampTz began, int slice_ms)
 {
 	return slice_ms > 0 &&
 		(cb_waiter_is_there() ||
-		 TimestampDifferenceExceeds(began, GetCurrentTimestamp(), slice_ms));
+		 TimestampDifferenceExceeds(began, cb_clock_now(), slice_ms));
 }
 
 /*
@@ -401,7 +401,7 @@ cb_shared_must_pause(TimestampTz began, int slice_ms)
 static bool
 cb_shared_build(CbSharedBuild *build, int slice_ms)
 {
-	TimestampTz began = GetCurrentTimestamp();
+	TimestampTz began = cb_clock_now();
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch shared copy",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -426,7 +426,7 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 	}
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
-	build->set->copy.failed_at = built ? 0 : GetCurrentTimestamp();
+	build->set->copy.failed_at = built ? 0 : cb_clock_now();
 	if (built && more)
 		build->set->copy.asked_at = began;
 	return built && !more;
@@ -441,7 +441,7 @@ cb_shared_has_failed(const CbBucketSet *set)
 	TimestampTz failed_at = set->copy.failed_at;
 
 	return failed_at != 0 &&
-		!TimestampDifferenceExceeds(failed_at, GetCurrentTimestamp(),
+		!TimestampDifferenceExceeds(failed_at, cb_clock_now(),
 									CB_SHARED_RETRY_MS);
 }
 
@@ -486,7 +486,7 @@ static bool
 cb_shared_wait(CbBucketSet *set)
 {
 	static TimestampTz late_at = 0;
-	TimestampTz began = GetCurrentTimestamp();
+	TimestampTz began = cb_clock_now();
 	bool		late = false;
 
 	if (late_at != 0 &&
@@ -498,11 +498,11 @@ cb_shared_wait(CbBucketSet *set)
 	{
 		(void) ConditionVariableTimedSleep(&set->cv, CB_SHARED_LOOK_MS,
 										   cb_wait_event(CB_WAIT_SHARED_COPY));
-		late = TimestampDifferenceExceeds(began, GetCurrentTimestamp(),
+		late = TimestampDifferenceExceeds(began, cb_clock_now(),
 										  CB_SHARED_WAIT_MS);
 	}
 	ConditionVariableCancelSleep();
-	late_at = late ? GetCurrentTimestamp() : 0;
+	late_at = late ? cb_clock_now() : 0;
 	return !late;
 }
 
@@ -517,7 +517,7 @@ cb_shared_is_due(Relation rel)
 
 	return set != NULL && set->copy.upto != 0 &&
 		cb_load_relaxed(&set->copy.builder) == 0 &&
-		TimestampDifferenceExceeds(set->copy.extended_at, GetCurrentTimestamp(),
+		TimestampDifferenceExceeds(set->copy.extended_at, cb_clock_now(),
 								   CB_SHARED_DUE_MS);
 }
 
@@ -530,7 +530,7 @@ bool
 cb_shared_leave_to_others(CbBucketSet *set, bool served)
 {
 	CbSharedCopy *copy = &set->copy;
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	if (set == cb_shared_building || cb_shared_has_failed(set))
 		return false;
@@ -591,7 +591,7 @@ cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms)
 static inline void
 cb_shared_note_use(CbBucketSet *set)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	if (TimestampDifferenceExceeds(set->used_at, now, CB_SHARED_IDLE_MS / 2))
 		set->used_at = now;

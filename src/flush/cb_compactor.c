@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "base/cb_heat.h"
 #include "base/cb_waiter.h"
 #include "catalog/pg_class.h"
@@ -31,7 +32,6 @@
 #include "storage/lmgr.h"
 #include "tree/cb_tree.h"
 #include "utils/rel.h"
-#include "utils/timestamp.h"
 
 /* leaves of one pass, at most, and its time, whatever has to be read in */
 #define CB_COMPACTOR_MAX_STEPS		4096
@@ -119,7 +119,7 @@ static bool
 cb_compactor_begin(Relation rel, CbBucketSet *set, uint64 attach_id, int64 threshold,
 				   CbCompactor *compactor, CbCompactRange *range)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 	BlockNumber leaf;
 	bool		found;
 	int64		ms;
@@ -145,7 +145,7 @@ cb_compactor_begin(Relation rel, CbBucketSet *set, uint64 attach_id, int64 thres
 		compactor->run = 0;
 	}
 	range->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COMPACTOR_MAX_STEPS));
-	range->until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+	range->until = TimestampTzPlusMilliseconds(cb_clock_now(),
 											   CB_COMPACTOR_SLICE_MS);
 	return true;
 }
@@ -161,7 +161,7 @@ static void
 cb_compactor_put_off(CbBucketSet *set, int64 ms)
 {
 	cb_store_relaxed(&set->compact_at,
-					 (uint64) TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
+					 (uint64) TimestampTzPlusMilliseconds(cb_clock_now(), ms));
 }
 
 /* Remembers where to go on, and when. */
@@ -175,7 +175,7 @@ cb_compactor_end(CbBucketSet *set, uint64 attach_id, const CbCompactor *compacto
 		set->compact_leaf = range->done ? 0 : range->leaf;
 		set->compact_since = compactor->since;
 		set->compact_run = compactor->run;
-		set->compacted_at = GetCurrentTimestamp();
+		set->compacted_at = cb_clock_now();
 		cb_compactor_put_off(set, range->done ? cb_compactor_rest_ms() : CB_COMPACTOR_PAUSE_MS);
 	}
 	LWLockRelease(&set->publish);
@@ -210,7 +210,7 @@ static bool
 cb_compactor_take_turn(CbBucketSet *set)
 {
 	uint64		at = cb_load_relaxed(&set->compact_at);
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	return (TimestampTz) at <= now &&
 		cb_swap_if(&set->compact_at, &at,

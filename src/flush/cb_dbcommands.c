@@ -22,6 +22,7 @@
 
 #include "access/htup_details.h"
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -121,14 +122,14 @@ static void
 cb_dbcommands_wait(int place)
 {
 	CbDatabase *database = &cb_workers->databases[place];
-	TimestampTz start = GetCurrentTimestamp();
+	TimestampTz start = cb_clock_now();
 	bool		ended = false;
 
 	cb_dbcommands_tell(place, false);
 	ConditionVariablePrepareToSleep(&database->left);
 	while (pg_atomic_read_u32(&database->nworkers) > 0)
 	{
-		TimestampTz now = GetCurrentTimestamp();
+		TimestampTz now = cb_clock_now();
 
 		if (TimestampDifferenceExceeds(start, now, CB_SUSPEND_WAIT_MS))
 			break;

@@ -22,6 +22,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "catalog/pg_database.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
@@ -142,7 +143,7 @@ cb_launcher_back_off(CbDatabase *database)
 {
 	int			wait = CB_LAUNCHER_RETRY_MS << Min(database->failures, 6);
 	TimestampTz retry_at =
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+		TimestampTzPlusMilliseconds(cb_clock_now(),
 									Min(wait, CB_LAUNCHER_RETRY_MAX_MS));
 
 	database->failures++;
@@ -162,7 +163,7 @@ cb_launcher_never_began(int i)
 		return false;
 	if (cb_launcher_handles[i] == NULL)
 		return TimestampDifferenceExceeds(worker->started_at,
-										  GetCurrentTimestamp(),
+										  cb_clock_now(),
 										  CB_LAUNCHER_START_MS);
 
 	/* its state once more: it may have run from start to end in between */
@@ -245,7 +246,7 @@ cb_launcher_reserve(int place)
 
 		worker->place = place;
 		worker->dboid = pg_atomic_read_u32(&cb_workers->dboids[place]);
-		worker->started_at = GetCurrentTimestamp();
+		worker->started_at = cb_clock_now();
 		worker->connected = worker->clean = false;
 		pg_atomic_write_u32(&worker->state, CB_WORKER_STARTING);
 		pg_atomic_fetch_add_u32(&database->nworkers, 1);
@@ -354,7 +355,7 @@ cb_launcher_want(void)
 static long
 cb_launcher_start_workers(long timeout)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	pg_atomic_write_u32(&cb_workers->wanted, 0);
 	for (int i = 0; i < 2 * CB_MAX_DATABASES; i++)
@@ -408,7 +409,7 @@ cb_launcher_due_bucket(CbBucketSet *set, TimestampTz now)
 static void
 cb_launcher_request_old(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 
 	for (uint32 i = 0; i < cb_pool->nbuckets; i++)
 	{
@@ -452,7 +453,7 @@ cb_launcher_absorb(void)
 static long
 cb_launcher_request_due(TimestampTz *looked_at)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = cb_clock_now();
 	TimestampTz due = TimestampTzPlusMilliseconds(*looked_at, cb_max_delay / 2);
 
 	if (due <= now)
@@ -472,7 +473,7 @@ cb_launcher_request_due(TimestampTz *looked_at)
 void
 cb_launcher_main(Datum arg)
 {
-	TimestampTz looked_at = GetCurrentTimestamp();
+	TimestampTz looked_at = cb_clock_now();
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);

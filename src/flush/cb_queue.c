@@ -30,6 +30,7 @@
 #include <urcu/wfcqueue.h>
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -393,7 +394,7 @@ cb_queue_is_served(void)
 	database = &cb_workers->databases[place];
 	retry_at = pg_atomic_read_u64(&database->retry_at);
 	return pg_atomic_read_u32(&database->suspended) == 0 &&
-		(retry_at == 0 || (TimestampTz) retry_at <= GetCurrentTimestamp());
+		(retry_at == 0 || (TimestampTz) retry_at <= cb_clock_now());
 }
 
 /* ---------- taking out ---------- */

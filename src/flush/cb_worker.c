@@ -28,6 +28,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "base/cb_waiter.h"
 #include "catalog/pg_class.h"
 #include "flush/cb_throttle.h"
@@ -192,7 +193,7 @@ cb_worker_gives_way(void)
 	if (pg_atomic_read_u32(&cb_worker_database->nworkers) == 1 &&
 		!cb_queue_is_empty(cb_worker->place) &&
 		!TimestampDifferenceExceeds(cb_worker->started_at,
-									GetCurrentTimestamp(), CB_WORKER_TURN_MS))
+									cb_clock_now(), CB_WORKER_TURN_MS))
 		return false;
 	gives_way = pg_atomic_compare_exchange_u32(&cb_workers->wanted, &wanted, 0);
 	return gives_way;
@@ -235,7 +236,7 @@ cb_worker_note_error(const ErrorData *edata)
 	const char *message = edata->message ? edata->message : "unknown error";
 
 	LWLockAcquire(database->lock, LW_EXCLUSIVE);
-	database->error_at = GetCurrentTimestamp();
+	database->error_at = cb_clock_now();
 	database->error_code = edata->sqlerrcode;
 	strlcpy(database->error, message, CB_ERROR_LENGTH);
 	LWLockRelease(database->lock);
@@ -305,7 +306,7 @@ static bool
 cb_worker_is_old(uint32 bucket)
 {
 	return TimestampDifferenceExceeds(cb_pool_buckets[bucket].since,
-									  GetCurrentTimestamp(), cb_max_delay);
+									  cb_clock_now(), cb_max_delay);
 }
 
 /*
@@ -366,7 +367,7 @@ cb_worker_flush_bucket(Relation rel, CbBucketSet *set, const CbRequest *request)
 static bool
 cb_worker_flush_requests(Relation rel, const CbTarget *target)
 {
-	TimestampTz start = GetCurrentTimestamp();
+	TimestampTz start = cb_clock_now();
 
 	for (;;)
 	{
@@ -385,7 +386,7 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 			return false;
 		}
 		if (next.set != target->set || next.attach_id != target->attach_id ||
-			TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
+			TimestampDifferenceExceeds(start, cb_clock_now(),
 									   CB_WORKER_SLICE_MS))
 			return true;
 	}

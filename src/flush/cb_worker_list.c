@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "flush/cb_worker.h"
 
 static const char *
@@ -36,7 +37,7 @@ cb_worker_list_database_state(const CbDatabase *database, int place)
 
 	if (pg_atomic_read_u32(&d->suspended) != 0)
 		return "suspended";
-	if ((TimestampTz) pg_atomic_read_u64(&d->retry_at) > GetCurrentTimestamp())
+	if ((TimestampTz) pg_atomic_read_u64(&d->retry_at) > cb_clock_now())
 		return "failing";
 	return cb_queue_is_empty(place) ? "idle" : "waiting";
 }

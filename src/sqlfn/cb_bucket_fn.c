@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "base/cb_clock.h"
 #include "bucket/cb_bucket.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
@@ -23,7 +24,6 @@
 #include "sqlfn/cb_sqlfn.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_stat_get_pool);
 PG_FUNCTION_INFO_V1(cache_batch_stat_get_bucket_sets);
@@ -218,12 +218,12 @@ cb_bucket_fn_put_set(const CbSetRow *row, bool show_error,
 	values[4] = Int32GetDatum((int32) row->held.chunks);
 	values[5] = Int64GetDatum((int64) row->held.entries);
 	values[6] = Int64GetDatum((int64) row->held.bytes);
-	values[7] = TimestampTzGetDatum(row->oldest);
+	values[7] = TimestampTzGetDatum(cb_clock_to_timestamptz(row->oldest));
 	nulls[7] = row->oldest == 0;
 	/* positions count bytes; the tail may have moved past a head read before */
 	values[8] = Int64GetDatum((int64) (Max(row->head, row->tail) - row->tail));
 	values[9] = BoolGetDatum(row->tail >= row->from);
-	values[10] = TimestampTzGetDatum(row->attached_at);
+	values[10] = TimestampTzGetDatum(cb_clock_to_timestamptz(row->attached_at));
 	nulls[9] = nulls[10] = !row->attached;
 	values[11] = Int32GetDatum((int32) row->failing_buckets);
 	nulls[12] = row->error[0] == '\0' || !show_error;
@@ -325,7 +325,7 @@ cb_bucket_fn_put_bucket(const CbBucketRow *row, int position,
 	values[5] = Int64GetDatum((int64) row->sorted);
 	values[6] = Int32GetDatum((int32) row->flushing);
 	values[7] = BoolGetDatum(row->queued);
-	values[8] = TimestampTzGetDatum(row->since);
+	values[8] = TimestampTzGetDatum(cb_clock_to_timestamptz(row->since));
 	nulls[8] = row->since == 0;
 	values[9] = Int32GetDatum((int32) row->failures);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "catalog/pg_authid.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
@@ -42,7 +43,7 @@ cb_worker_fn_put(const CbWorkerRow *row, bool show_error, ReturnSetInfo *rsinfo)
 		values[7] = CStringGetTextDatum(unpack_sql_state(row->error_code));
 		values[8] = CStringGetTextDatum(row->error);
 	}
-	values[9] = TimestampTzGetDatum(row->error_at);
+	values[9] = TimestampTzGetDatum(cb_clock_to_timestamptz(row->error_at));
 	nulls[9] = !failed;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

@@ -35,12 +35,12 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "rel/cb_ring.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 typedef struct CbCompact
 {
@@ -177,7 +177,7 @@ static inline bool
 cb_compact_has_time(const CbCompactRange *range)
 {
 	return !cb_waiter_is_there() &&
-		(range->until == 0 || GetCurrentTimestamp() < range->until);
+		(range->until == 0 || cb_clock_now() < range->until);
 }
 
 /*
