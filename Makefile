@@ -53,4 +53,4 @@ src/core/cb_pack.o src/core/cb_pack_read.o: CFLAGS := $(patsubst -O2,-O3,$(CFLAG
 # PGXS does not track headers
 $(OBJS): $(CB_HEADERS)
 
--include $(srcdir)/test/targets.mk
+-include $(srcdir)/test/targets.mk $(srcdir)/packaging/targets.mk

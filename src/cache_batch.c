@@ -28,6 +28,7 @@
 #include "range/cb_range.h"
 #include "rel/cb_alloc.h"
 #include "rel/cb_recent.h"
+#include "sqlfn/cb_adopt.h"
 #include "storage/ipc.h"
 #include "tree/cb_tree.h"
 
@@ -116,6 +117,7 @@ cb_install_hooks(void)
 	cb_planner_init();
 	cb_stage_init();
 	cb_flush_init();
+	cb_adopt_init();
 }
 
 void

@@ -139,6 +139,8 @@ cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
 				 errmsg("index \"%s\" has format version %u at block %u, but this version of cache_batch reads version %d",
 						RelationGetRelationName(rel), version, blkno,
 						CB_FORMAT_VERSION),
+				 version > CB_FORMAT_VERSION ?
+				 errhint("If a newer version of cache_batch was here, install that again and restart the server. Otherwise REINDEX it.") :
 				 errhint("Please REINDEX it.")));
 }
 

@@ -12,12 +12,11 @@
  * The extension's script has it mirror the server's own classes; these belong
  * to the extension.  Classes of other extensions are mirrored on request, and
  * the mirrors belong to nobody: pg_dump dumps them, and they go with their
- * original, for they depend on it.  (A dump does not keep that dependency;
- * after a restore DROP EXTENSION needs CASCADE, or another call before it.)
- * The script must not do that: a class that belongs to cache_batch and uses
- * another extension's type would make DROP EXTENSION of the other drop
- * cache_batch with all its indexes, and a restore would find its mirrors
- * there before it gets to create them.
+ * original, for they depend on it (cb_adopt_link.c).  The script must not do
+ * that: a class that belongs to cache_batch and uses another extension's type
+ * would make DROP EXTENSION of the other drop cache_batch with all its
+ * indexes, and a restore would find its mirrors there before it gets to
+ * create them.
  *
  * The catalogs are searched and the commands put together in SQL.  The SQL
  * function has a fixed search_path, so names are safe and unambiguous.
@@ -28,21 +27,17 @@
 
 #include "access/transam.h"
 #include "base/cb_base.h"
-#include "catalog/dependency.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_opclass.h"
-#include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "sqlfn/cb_adopt.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_require_preload);
 PG_FUNCTION_INFO_V1(cache_batch_adopt_operator_classes);
-
-#define CB_ADOPT_AM_NAME	"cachebatch"
 
 /*
  * Parameters of all queries: $1 our access method, $2 btree, $3 least OID
@@ -125,25 +120,6 @@ CB_ADOPT_MEMBER
 " FROM member m JOIN pair p USING (family)"
 " GROUP BY p.family, p.schema, p.name ORDER BY p.family";
 
-/* mirrors that nobody owns, with their originals, unless recorded before */
-static const char cb_adopt_unlinked[] =
-CB_ADOPT_PAIR
-", mirrored AS ("
-" SELECT 'pg_opfamily'::regclass AS class, mirror AS ours,"
-"  family AS original FROM pair WHERE mirror IS NOT NULL"
-" UNION ALL"
-" SELECT 'pg_opclass'::regclass, our.oid, bt.oid"
-" FROM pg_opclass bt JOIN pg_opclass our ON our.opcmethod = $1"
-"  AND our.opcname = bt.opcname AND our.opcnamespace = bt.opcnamespace"
-" WHERE bt.opcmethod = $2) "
-"SELECT class::oid, ours, original FROM mirrored"
-" WHERE original >= 16384 AND NOT EXISTS (SELECT FROM pg_depend d"
-"  WHERE d.classid = class AND d.objid = ours"
-"   AND (d.deptype = 'e' OR"
-"    (d.refclassid = class AND d.refobjid = original)))";
-
-StaticAssertDecl(FirstNormalObjectId == 16384, "OID in cb_adopt_unlinked");
-
 static SPITupleTable *
 cb_adopt_query(const char *query, Oid am, Oid least_left_out)
 {
@@ -181,34 +157,6 @@ cb_adopt_run(const char *query, Oid am, Oid least_left_out)
 	return (int) n;
 }
 
-static Oid
-cb_adopt_get_oid(SPITupleTable *table, uint64 row, int column)
-{
-	bool		isnull;
-
-	return DatumGetObjectId(SPI_getbinval(table->vals[row], table->tupdesc,
-										  column, &isnull));
-}
-
-/* makes mirrors of what is not the server's own go with their originals */
-static void
-cb_adopt_link(Oid am)
-{
-	SPITupleTable *table = cb_adopt_query(cb_adopt_unlinked, am, OID_MAX);
-
-	for (uint64 i = 0; i < table->numvals; i++)
-	{
-		ObjectAddress ours;
-		ObjectAddress original;
-		Oid			class = cb_adopt_get_oid(table, i, 1);
-
-		ObjectAddressSet(ours, class, cb_adopt_get_oid(table, i, 2));
-		ObjectAddressSet(original, class, cb_adopt_get_oid(table, i, 3));
-		recordDependencyOn(&ours, &original, DEPENDENCY_AUTO);
-	}
-	SPI_freetuptable(table);
-}
-
 /* cache_batch_require_preload(): for the extension's script */
 Datum
 cache_batch_require_preload(PG_FUNCTION_ARGS)
@@ -243,8 +191,6 @@ cache_batch_adopt_operator_classes(PG_FUNCTION_ARGS)
 	cb_adopt_run(cb_adopt_families, am, least_left_out);
 	n = cb_adopt_run(cb_adopt_classes, am, least_left_out);
 	cb_adopt_run(cb_adopt_members, am, least_left_out);
-	if (!builtin_only)
-		cb_adopt_link(am);
 	SPI_finish();
 
 	PG_RETURN_INT32(n);

@@ -22,7 +22,7 @@ CB_PACKAGES_BUILD="build-essential postgresql-15 postgresql-server-dev-15
 CB_PACKAGES_SERVER="bison flex libicu-dev libreadline-dev zlib1g-dev dpkg-dev
 	ca-certificates xz-utils bzip2 python3-pip"
 CB_PACKAGES_TEST="$CB_PACKAGES_BUILD $CB_PACKAGES_SERVER binutils patch
-	python3-psycopg2 postgresql-15-pgtap libipc-run-perl
+	python3-psycopg2 python3-yaml postgresql-15-pgtap libipc-run-perl
 	libtap-parser-sourcehandler-pgtap-perl"
 
 cb_started=${CB_STARTED:-$(date +%s)}

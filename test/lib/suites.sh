@@ -452,42 +452,58 @@ cb_stress_run()
 	fi
 }
 
-# cb_suite_upgrade LABEL OLD NEW BUILD: pg_upgrade from one server to another
-# one, of a cluster whose indexes have entries at every level.
+# cb_suite_upgrade LABEL OLD NEW BUILD: pg_upgrade from one server to another one, of
+# a cluster whose indexes have entries at every level: by copies of its files, and then
+# by links to them, after which the old one must not be started any more.
 cb_suite_upgrade()
 {
-	local suite="upgrade, $1" dir=$CB_WORK/upgrade sql=$4/test/upgrade old new checksums=
-	old=$("$2" --bindir) new=$("$3" --bindir)
+	local suite="upgrade, $1" dir=$CB_WORK/upgrade sql=$4/test/upgrade old mode
+	old=$("$2" --bindir)
 
 	cb_say "$suite"
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	cp "$4/test/cache_batch.conf" "$dir/conf"
 	cat "$4/test/no_workers.conf" >>"$dir/conf"
-	"$new/initdb" --help | grep -q no-data-checksums && checksums=--no-data-checksums
 	# joined by &&: in a condition "set -e" ends nothing
 	if ! (cb_server_init "$2" "$dir/old" <"$dir/conf" &&
-		CB_INITDB=$checksums cb_server_init "$3" "$dir/new" <"$dir/conf" &&
 		cb_server_start "$2" "$dir/old" &&
 		"$old/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/before.sql" &&
 		"$old/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/old.out" &&
-		cb_server_stop "$2" "$dir/old" &&
+		cb_server_stop "$2" "$dir/old") >"$dir/log" 2>&1; then
+		cb_fail "$suite: the old server" "$dir/log"
+		return 0
+	fi
+	cb_upgrade_check "$suite: levels above the tree, an adopted operator class" "$dir/old.out" \
+		'/^(runs|journal) [1-9]/ || /^linked 1/ { n++ } END { exit n != 3 }'
+	for mode in copy link; do
+		cb_upgrade_run "$suite, $mode" "$old" "$3" "$sql" "$mode"
+	done
+}
+
+# cb_upgrade_run LABEL OLD_BINDIR NEW SQL MODE
+cb_upgrade_run()
+{
+	local dir=$CB_WORK/upgrade sql=$4 new checksums=
+	new=$("$3" --bindir)
+
+	"$new/initdb" --help | grep -q no-data-checksums && checksums=--no-data-checksums
+	rm -rf "$dir/new"
+	if ! (CB_INITDB=$checksums cb_server_init "$3" "$dir/new" <"$dir/conf" &&
 		cd "$dir" &&
-		"$new/pg_upgrade" -U postgres -b "$old" -B "$new" -d old -D new -s "$CB_WORK/s" &&
+		"$new/pg_upgrade" -U postgres -b "$2" -B "$new" -d old -D new -s "$CB_WORK/s" "--$5" &&
 		cb_server_start "$3" "$dir/new" &&
 		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/new.out" &&
 		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/after.sql" &&
 		"$new/psql" -XAtq -v ON_ERROR_STOP=1 -f "$sql/look.sql" >"$dir/later.out" &&
 		cb_server_stop "$3" "$dir/new") >"$dir/log" 2>&1; then
-		cb_fail "$suite" "$dir/log"
+		cb_fail "$1" "$dir/log"
 		return 0
 	fi
-	cb_upgrade_check "$suite: levels above the tree" "$dir/old.out" \
-		'/^runs [1-9]/ { n++ } /^journal [1-9]/ { n++ } END { exit n != 2 }'
-	cb_upgrade_check "$suite: all is found as before" "$dir/new.out" \
+	cb_upgrade_check "$1: all is found as before" "$dir/new.out" \
 		"{ getline old <\"$dir/old.out\"; if (\$0 != old) exit 1 }"
-	cb_upgrade_check "$suite: the new server goes on" "$dir/later.out" \
-		'/^table/ { t = $2 " " $3 } /^up_[kt]/ { n += $2 " " $3 == t } /^sound 3/ { n++ } END { exit n != 3 }'
+	cb_upgrade_check "$1: the new server goes on" "$dir/later.out" \
+		'/^table/ { t = $2 " " $3 } /^up_[kt]/ { n += $2 " " $3 == t } /^sound 4/ { n++ } END { exit n != 3 }'
 }
 
 # cb_upgrade_check NAME FILE PROGRAM: an awk program is content with the file.

@@ -2,9 +2,15 @@
 -- buffers and in the journal.
 SET client_min_messages = warning;
 CREATE EXTENSION cache_batch;
+CREATE FUNCTION up_reverse_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+	RETURN btint4cmp($2, $1);
+CREATE OPERATOR CLASS up_reverse_ops FOR TYPE int USING btree AS OPERATOR 1 >, OPERATOR 2 >=,
+	OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 up_reverse_cmp(int, int);
+SELECT cache_batch_adopt_operator_classes() = 1;
 CREATE TABLE up (id int, k bigint, t text COLLATE "C", d date);
 CREATE INDEX up_k ON up USING cachebatch (k);
 CREATE INDEX up_t ON up USING cachebatch (t text_pattern_ops, d DESC NULLS LAST) INCLUDE (id);
+CREATE INDEX up_r ON up USING cachebatch (id up_reverse_ops);
 CREATE INDEX up_d ON up USING cachebatch (d) WHERE id % 2 = 0;
 CREATE FUNCTION up_fill(first int, last int) RETURNS void LANGUAGE sql
 BEGIN ATOMIC

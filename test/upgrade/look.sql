@@ -2,6 +2,8 @@
 SELECT 'runs ' || sum(runs) FROM cache_batch_ranges('up_k');
 SELECT 'journal ' || count(*) FROM cache_batch_journal('up_k');
 SELECT 'table ' || count(*) || ' ' || sum(id) FROM up;
+SELECT 'linked ' || count(*) FROM pg_depend d JOIN pg_opclass o ON o.oid = d.objid
+WHERE d.classid = 'pg_opclass'::regclass AND d.refclassid = d.classid AND o.opcname = 'up_reverse_ops';
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET enable_sort = off;
@@ -12,4 +14,4 @@ SELECT 'one ' || id FROM up WHERE k = hashint8extended(60003, 1);
 SET enable_indexscan = off;
 SET enable_bitmapscan = on;
 SELECT 'bitmap ' || count(*) FROM up WHERE k < 0;
-SELECT 'sound ' || count(*) FROM (SELECT cache_batch_verify(c.oid, true) FROM pg_class c WHERE relname IN ('up_k', 'up_t', 'up_d')) s;
+SELECT 'sound ' || count(*) FROM (SELECT cache_batch_verify(c.oid, true) FROM pg_class c WHERE relname IN ('up_k', 'up_t', 'up_d', 'up_r')) s;
