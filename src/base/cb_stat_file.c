@@ -7,7 +7,7 @@
  * It is written by the postmaster at its end, and read and removed by the next
  * one, so there is none while the server runs, and none in its base backups.
  *
- * It belongs to one clean shutdown of one server (C13): the header has the
+ * It belongs to one clean shutdown of one server (C15): the header has the
  * system identifier, and where in WAL the shutdown's checkpoint is.  The
  * postmaster also ends with exit code 0 after an immediate shutdown, which is
  * a crash, so the control file is asked.
