@@ -189,6 +189,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.cache_batch_stat_reset() IS
 	'resets the counters of this database''s cachebatch indexes and flush workers, and that of the pool';
 
+CREATE FUNCTION @extschema@.cache_batch_stat_reset(index regclass) RETURNS void
+AS 'MODULE_PATHNAME', 'cache_batch_stat_reset_index' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.cache_batch_stat_reset(regclass) IS
+	'resets the counters of one cachebatch index';
+
 CREATE FUNCTION @extschema@.cache_batch_stat_get_pool(
 	OUT pool_size bigint,
 	OUT chunk_size bigint,
@@ -810,6 +815,7 @@ REVOKE ALL ON FUNCTION @extschema@.cache_batch_journal(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_bucket_list(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_ranges(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_stat_reset() FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_stat_reset(regclass) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_verify(regclass, boolean) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_metapage(regclass) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_page(regclass, bigint) TO pg_stat_scan_tables;

@@ -144,7 +144,9 @@ extern void cb_stat_add_oid(Oid indexoid, CbCounter counter, uint64 n);
 
 /* Copies the counters of an index of this database; false: not counted. */
 extern bool cb_stat_get(Oid indexoid, uint64 counters[CB_NUM_COUNTERS]);
-extern void cb_stat_reset(void);	/* of this database */
+
+/* of this database: of one index, or, InvalidOid, of all */
+extern void cb_stat_reset(Oid indexoid);
 
 /* ---------- test points (cb_testpoint.c) ---------- */
 
@@ -164,6 +166,7 @@ extern bool cb_test_spill;		/* the same: do flushes on request spill? */
 extern bool cb_test_read_ahead; /* the same: do scans, with all in memory? */
 extern bool cb_test_lock_views; /* the same: do scans lock without need? */
 extern int	cb_test_heat_rate;	/* the same: one in so many visits is sampled */
+extern int	cb_test_stat_indexes;	/* the same: indexes counted, at most */
 extern int	cb_test_heat_ahead; /* the same: epochs added to the clock */
 extern void cb_testpoint_hit(const char *name);
 extern void cb_testpoint_define_guc(void);	/* called by cb_guc_define */

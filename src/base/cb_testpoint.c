@@ -78,6 +78,7 @@ bool		cb_test_read_ahead = false;
 bool		cb_test_lock_views = false;
 int			cb_test_heat_rate = 0;
 int			cb_test_heat_ahead = 0;
+int			cb_test_stat_indexes = 0;
 static char *cb_test_points_string = NULL;
 static char *cb_test_hits_string = NULL;
 static CbTestPoints *cb_test_points = NULL;
@@ -280,6 +281,12 @@ cb_testpoint_define_guc(void)
 							"Epochs by which this session's clock of accesses is ahead.",
 							NULL,
 							&cb_test_heat_ahead,
+							0, 0, INT_MAX,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_stat_indexes",
+							"Indexes beyond which this session has no counters for another one.",
+							"0: as without it.",
+							&cb_test_stat_indexes,
 							0, 0, INT_MAX,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("cache_batch.test_points",

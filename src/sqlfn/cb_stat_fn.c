@@ -7,15 +7,18 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "base/cb_base.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "sqlfn/cb_sqlfn.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(cache_batch_stat_get);
 PG_FUNCTION_INFO_V1(cache_batch_stat_reset);
+PG_FUNCTION_INFO_V1(cache_batch_stat_reset_index);
 
 /*
  * cache_batch_stat_get(index oid, OUT ... bigint): one column for each
@@ -54,9 +57,20 @@ Datum
 cache_batch_stat_reset(PG_FUNCTION_ARGS)
 {
 	cb_require_preload();
-	cb_stat_reset();
+	cb_stat_reset(InvalidOid);
 	cb_worker_list_reset(MyDatabaseId);
 	if (cb_pool != NULL)
 		cb_store_relaxed(&cb_pool->no_room, 0);
+	PG_RETURN_VOID();
+}
+
+/* cache_batch_stat_reset(index regclass): the counters of one index */
+Datum
+cache_batch_stat_reset_index(PG_FUNCTION_ARGS)
+{
+	Relation	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
+
+	cb_stat_reset(RelationGetRelid(rel));
+	relation_close(rel, AccessShareLock);
 	PG_RETURN_VOID();
 }

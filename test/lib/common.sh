@@ -24,6 +24,8 @@ CB_PACKAGES_SERVER="bison flex libicu-dev libreadline-dev zlib1g-dev dpkg-dev
 CB_PACKAGES_TEST="$CB_PACKAGES_BUILD $CB_PACKAGES_SERVER binutils patch
 	python3-psycopg2 python3-yaml postgresql-15-pgtap libipc-run-perl
 	libtap-parser-sourcehandler-pgtap-perl"
+# what tests can do without: tap:056_monitoring says what it leaves out then
+CB_PACKAGES_MONITORING="prometheus-postgres-exporter prometheus python3-jsonschema"
 
 cb_started=${CB_STARTED:-$(date +%s)}
 

@@ -54,6 +54,7 @@ SELECT has_function('cache_batch_stat_get_bucket_sets', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_heat', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
+SELECT has_function('cache_batch_stat_reset', ARRAY['regclass']);
 SELECT has_function('cache_batch_adopt_operator_classes', ARRAY['boolean']);
 SELECT has_function('cache_batch_comparison_is_total', ARRAY['regclass']);
 SELECT has_function('cache_batch_model', ARRAY['bigint', 'bigint', 'integer', 'integer', 'bigint',
@@ -116,6 +117,7 @@ FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 				  'cache_batch_bucket_list(regclass)',
 				  'cache_batch_ranges(regclass)',
 				  'cache_batch_stat_reset()',
+				  'cache_batch_stat_reset(regclass)',
 				  'cache_batch_adopt_operator_classes(boolean)']) f;
 SELECT is(has_function_privilege('pgtap_cachebatch_monitor', f, 'EXECUTE'), true,
 		  'pg_stat_scan_tables may call ' || f)
