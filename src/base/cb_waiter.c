@@ -19,8 +19,8 @@
  *-------------------------------------------------------------------------
  */
 #include "base/cb_base.h"
-#include "base/cb_clock.h"
 
+#include "base/cb_clock.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
