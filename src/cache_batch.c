@@ -118,7 +118,6 @@ cb_install_hooks(void)
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = cb_shmem_startup;
 
-	cb_progress_init();
 	cb_explain_init();
 	cb_planner_init();
 	cb_stage_init();

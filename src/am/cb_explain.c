@@ -29,21 +29,21 @@
 /* scans that are kept; a power of 2 */
 #define CB_EXPLAIN_LAST		16
 
-static CbScanCounts cb_explain_last[CB_EXPLAIN_LAST];
+static CbLastScan cb_explain_last[CB_EXPLAIN_LAST];
 static uint32 cb_explain_nended = 0;
 
 /* A scan of the index has ended. */
 void
 cb_explain_keep(const CbScanCounts *counts, Oid indexoid)
 {
-	CbScanCounts *last = &cb_explain_last[cb_explain_nended++ % CB_EXPLAIN_LAST];
+	CbLastScan *last = &cb_explain_last[cb_explain_nended++ % CB_EXPLAIN_LAST];
 
-	*last = *counts;
+	last->counts = *counts;
 	last->indexoid = indexoid;
 }
 
 /* The scan that ended i scans before the last one; NULL: it is not known. */
-const CbScanCounts *
+const CbLastScan *
 cb_explain_last_scan(int i)
 {
 	if (i >= Min(cb_explain_nended, CB_EXPLAIN_LAST))
@@ -52,9 +52,15 @@ cb_explain_last_scan(int i)
 }
 
 int64
+cb_explain_leaves(const CbScanCounts *counts)
+{
+	return counts->windows - counts->cached;
+}
+
+int64
 cb_explain_journal_entries(const CbScanCounts *counts)
 {
-	return counts->upper[CB_UPPER_RUN] + counts->upper[CB_UPPER_SHARED];
+	return (int64) counts->upper[CB_UPPER_RUN] + counts->upper[CB_UPPER_SHARED];
 }
 
 int64
@@ -115,7 +121,7 @@ cb_explain_show_scan(const CbScanCounts *counts, bool leader, ExplainState *es)
 {
 	static const char *const reads[] = {"windows", "leaves", "cached"};
 	static const char *const levels[] = {"leaves", "runs", "buckets", "journal"};
-	int64		nreads[] = {counts->windows, counts->leaves, counts->cached};
+	int64		nreads[] = {counts->windows, cb_explain_leaves(counts), counts->cached};
 	int64		nlevels[] = {
 		cb_explain_leaf_entries(counts),
 		counts->upper[CB_UPPER_SPILLED],

@@ -21,23 +21,33 @@ typedef enum CbScanUpper
 	CB_NUM_UPPERS
 } CbScanUpper;
 
-/* since the scan was made; entries that it wanted, also if read once more */
+/*
+ * Since the scan was made; entries that it wanted, also if read once more.  Few
+ * bytes, as each look-up zeroes and keeps them: the smaller ones would wrap after
+ * hours of one scan.
+ */
 typedef struct CbScanCounts
 {
-	Oid			indexoid;		/* once the scan has ended */
-	int64		windows;
-	int64		leaves;			/* read for windows */
-	int64		cached;			/* windows that took an entry of the entry cache */
 	int64		entries;		/* of all levels, ... */
-	int64		upper[CB_NUM_UPPERS];	/* ... of these */
+	uint32		upper[CB_NUM_UPPERS];	/* ... of these */
+	uint32		windows;
+	uint32		cached;			/* windows that took an entry of the entry cache,
+								 * and read no leaf */
 } CbScanCounts;
 
-/* entries of all levels but those */
+typedef struct CbLastScan
+{
+	CbScanCounts counts;
+	Oid			indexoid;
+} CbLastScan;
+
+/* leaves read; entries of them; entries of the journal */
+extern int64 cb_explain_leaves(const CbScanCounts *counts);
 extern int64 cb_explain_leaf_entries(const CbScanCounts *counts);
 extern int64 cb_explain_journal_entries(const CbScanCounts *counts);
 
 /* scans of this session that have ended, the last one first */
-extern const CbScanCounts *cb_explain_last_scan(int i);
+extern const CbLastScan *cb_explain_last_scan(int i);
 
 extern void cb_explain_keep(const CbScanCounts *counts, Oid indexoid);
 extern void cb_explain_init(void);

@@ -280,6 +280,5 @@ cb_window_read_leaf(IndexScanDesc scan, ScanDirection dir, bool in_place)
 		cb_window_open_leaf(scan->indexRelation, window);
 	window->copied = !in_place;
 	cb_window_set_bounds(so, forward);
-	so->counts.leaves++;
 	return missed;
 }

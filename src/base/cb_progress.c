@@ -140,6 +140,53 @@ cb_progress_set_counts(CbProgressSlot *slot, int64 done, int64 total)
 	cb_store_relaxed(&slot->total, (uint64) total);
 }
 
+/* Ends what this process does; also after an error. */
+static void
+cb_progress_clear(void)
+{
+	CbProgressSlot *slot = cb_progress_slot;
+
+	if (slot == NULL)
+		return;
+	cb_progress_open(slot);
+	slot->row.command = CB_PROGRESS_NONE;
+	cb_progress_close(slot);
+	cb_progress_slot = NULL;
+}
+
+/* ---------- ends of transactions ---------- */
+
+static void
+cb_progress_xact_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
+		cb_progress_clear();
+}
+
+static void
+cb_progress_subxact_callback(SubXactEvent event, SubTransactionId subid,
+							 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB &&
+		cb_progress_level >= GetCurrentTransactionNestLevel())
+		cb_progress_clear();
+}
+
+/* At the first command of the process: most begin none, and need no calls. */
+static void
+cb_progress_register(void)
+{
+	static bool registered = false;
+
+	if (registered)
+		return;
+	RegisterXactCallback(cb_progress_xact_callback, NULL);
+	RegisterSubXactCallback(cb_progress_subxact_callback, NULL);
+	registered = true;
+}
+
+/* ---------- commands and phases ---------- */
+
 /*
  * The process begins to do this to the index, which is open.  False: it is a
  * part of what it does already, or there is no shared memory, as without
@@ -161,6 +208,7 @@ cb_progress_begin(CbProgressCommand command, Relation index)
 
 	if (cb_progress_slot != NULL || cb_progress_slots == NULL)
 		return false;
+	cb_progress_register();
 	cb_progress_slot = &cb_progress_slots[GetNumberFromPGProc(MyProc)];
 	cb_progress_level = GetCurrentTransactionNestLevel();
 	cb_progress_open(cb_progress_slot);
@@ -168,20 +216,6 @@ cb_progress_begin(CbProgressCommand command, Relation index)
 	cb_progress_set_counts(cb_progress_slot, 0, CB_PROGRESS_UNKNOWN);
 	cb_progress_close(cb_progress_slot);
 	return true;
-}
-
-/* Ends what this process does; also after an error. */
-static void
-cb_progress_clear(void)
-{
-	CbProgressSlot *slot = cb_progress_slot;
-
-	if (slot == NULL)
-		return;
-	cb_progress_open(slot);
-	slot->row.command = CB_PROGRESS_NONE;
-	cb_progress_close(slot);
-	cb_progress_slot = NULL;
 }
 
 /* The command has ended, if it is not a part of another one. */
@@ -243,32 +277,6 @@ cb_progress_expect(int64 n)
 	least = (int64) cb_load_relaxed(&slot->done) + n;
 	if ((int64) cb_load_relaxed(&slot->total) < least)
 		cb_store_relaxed(&slot->total, (uint64) least);
-}
-
-/* ---------- ends of transactions ---------- */
-
-static void
-cb_progress_xact_callback(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
-		cb_progress_clear();
-}
-
-static void
-cb_progress_subxact_callback(SubXactEvent event, SubTransactionId subid,
-							 SubTransactionId parent, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB &&
-		cb_progress_level >= GetCurrentTransactionNestLevel())
-		cb_progress_clear();
-}
-
-/* Called once, when the library is preloaded. */
-void
-cb_progress_init(void)
-{
-	RegisterXactCallback(cb_progress_xact_callback, NULL);
-	RegisterSubXactCallback(cb_progress_subxact_callback, NULL);
 }
 
 /* ---------- reading ---------- */

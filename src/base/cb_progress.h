@@ -58,7 +58,6 @@ typedef struct CbProgressRow
 
 extern void cb_progress_shmem_request(void);
 extern void cb_progress_shmem_startup(void);
-extern void cb_progress_init(void);
 
 /* A command begins; false: it is a part of one that has begun. */
 extern bool cb_progress_begin(CbProgressCommand command, Relation index);

@@ -23,17 +23,18 @@ Datum
 cache_batch_last_scans(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	const CbScanCounts *counts;
+	const CbLastScan *last;
 
 	cb_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; (counts = cb_explain_last_scan(i)) != NULL; i++)
+	for (int i = 0; (last = cb_explain_last_scan(i)) != NULL; i++)
 	{
+		const CbScanCounts *counts = &last->counts;
 		Datum		values[] = {
 			Int32GetDatum(i + 1),
-			ObjectIdGetDatum(counts->indexoid),
+			ObjectIdGetDatum(last->indexoid),
 			Int64GetDatum(counts->windows),
-			Int64GetDatum(counts->leaves),
+			Int64GetDatum(cb_explain_leaves(counts)),
 			Int64GetDatum(counts->cached),
 			Int64GetDatum(cb_explain_leaf_entries(counts)),
 			Int64GetDatum(counts->upper[CB_UPPER_SPILLED]),
