@@ -16,9 +16,11 @@
 #include "postgres.h"
 
 #include "am/cb_am.h"
+#include "am/cb_explain.h"
 #include "base/cb_claim.h"
 #include "base/cb_counts.h"
 #include "base/cb_heat.h"
+#include "base/cb_progress.h"
 #include "bucket/cb_bucket.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
@@ -81,6 +83,7 @@ cb_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
+	cb_wait_shmem_request();
 	cb_stat_shmem_request();
 	cb_heat_shmem_request();
 	cb_recent_shmem_request();
@@ -89,6 +92,7 @@ cb_shmem_request(void)
 	cb_queue_shmem_request();
 	cb_stage_shmem_request();
 	cb_claim_shmem_request();
+	cb_progress_shmem_request();
 }
 
 static void
@@ -104,6 +108,7 @@ cb_shmem_startup(void)
 	cb_queue_shmem_startup();
 	cb_stage_shmem_startup();
 	cb_claim_shmem_startup();
+	cb_progress_shmem_startup();
 }
 
 static void
@@ -114,6 +119,7 @@ cb_install_hooks(void)
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = cb_shmem_startup;
 
+	cb_explain_init();
 	cb_planner_init();
 	cb_stage_init();
 	cb_flush_init();

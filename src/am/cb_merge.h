@@ -44,6 +44,11 @@ typedef struct CbSource
 
 #define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
 
+StaticAssertDecl(CB_SOURCE_RUN + CB_UPPER_CHUNK == CB_SOURCE_CHUNK &&
+				 CB_SOURCE_RUN + CB_UPPER_SHARED == CB_SOURCE_SHARED &&
+				 CB_SOURCE_RUN + CB_UPPER_SPILLED == CB_SOURCE_SPILLED,
+				 "upper levels are counted in the order of their sources");
+
 #define CB_MERGE_MAX \
 	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + CB_SHARED_MAX_RUNS + \
 	 CB_RANGE_MAX_RUNS + 2)

@@ -219,6 +219,8 @@ cb_am_endscan(IndexScanDesc scan)
 
 	cb_scan_drop_windows(scan);
 	cb_window_release_upper(so);
+	if (so->counts.windows > 0 && !so->is_internal)
+		cb_explain_keep(&so->counts, RelationGetRelid(scan->indexRelation));
 	if (so->slot != NULL)
 		ExecDropSingleTupleTableSlot(so->slot);
 	if (BufferIsValid(so->vm_buf))
@@ -281,7 +283,8 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 		cb_window_release_upper(so);
 	if (so->upper == NULL)
 	{
-		if (!so->for_unique && !cb_scan_is_guess(scan))
+		so->is_internal = so->for_unique || cb_scan_is_guess(scan);
+		if (!so->is_internal)
 			cb_scan_prepare(scan);
 		so->removals = cb_counts_removals(scan->indexRelation);
 		so->began_in_recovery = RecoveryInProgress();

@@ -17,6 +17,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "am/cb_am.h"
+#include "am/cb_explain.h"
 #include "am/cb_keys.h"
 #include "base/cb_arena.h"
 #include "bucket/cb_bucket.h"
@@ -207,6 +208,7 @@ typedef struct CbScanOpaqueData
 								 * the next window starts */
 	bool		for_unique;		/* it is cb_unique.c's: it publishes nothing, and
 								 * does not count as one */
+	bool		is_internal;	/* for_unique, or the planner's: not shown */
 	bool		has_looked;		/* through the journal, for its one value */
 	bool		for_point;		/* the window's levels were asked for the point
 								 * of pos only, of several, or that is all
@@ -216,6 +218,7 @@ typedef struct CbScanOpaqueData
 								 * since it has gone to a place of its keys */
 	BlockNumber gone_from;		/* the leaf that it has left for such a place,
 								 * and has not read on since, or invalid */
+	CbScanCounts counts;
 	CbScanAhead ahead;
 	CbWindow   *cur;
 	CbWindow   *mark;			/* the marked window once the scan has left it */

@@ -23,6 +23,7 @@
 
 #include "am/cb_am.h"
 #include "base/cb_counts.h"
+#include "base/cb_progress.h"
 #include "flush/cb_flush.h"
 #include "range/cb_range.h"
 
@@ -47,7 +48,10 @@ IndexBulkDeleteResult *
 cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 				 IndexBulkDeleteCallback callback, void *callback_state)
 {
+	bool		begun;
+
 	cb_require_preload();
+	begun = cb_progress_begin(CB_PROGRESS_VACUUM, info->index);
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	CB_TEST_POINT("vacuum-begun");
@@ -56,7 +60,9 @@ cb_am_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	CB_TEST_POINT("vacuum-merged");
 	cb_counts_add(info->index->rd_locator.relNumber, CB_COUNT_REMOVALS);
 	CB_TEST_POINT("vacuum-counted");
+	cb_progress_phase(CB_PHASE_REMOVE, 0);
 	cb_tree_bulk_delete(info, stats, callback, callback_state);
+	cb_progress_end(begun);
 	return stats;
 }
 
@@ -84,11 +90,15 @@ cb_vacuum_free_runs(Relation index)
 IndexBulkDeleteResult *
 cb_am_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
+	bool		begun;
+
 	if (info->analyze_only)
 		return stats;
 	cb_require_preload();
+	begun = cb_progress_begin(CB_PROGRESS_VACUUM, info->index);
 	cb_vacuum_drain(info);
 	cb_vacuum_free_runs(info->index);
+	cb_progress_end(begun);
 	if (stats == NULL)
 		return cb_tree_complete_map(info);
 	if (!info->estimated_count &&

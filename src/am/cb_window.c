@@ -186,8 +186,9 @@ cb_window_reserve(CbWindow *window, int n)
 
 /* Adds the head of a source to the window. */
 static void
-cb_window_add_item(CbWindow *window, const CbSource *source)
+cb_window_add_item(CbScanOpaque so, const CbSource *source)
 {
+	CbWindow   *window = so->cur;
 	CbScanItem *item;
 
 	cb_window_reserve(window, 1);
@@ -197,6 +198,8 @@ cb_window_add_item(CbWindow *window, const CbSource *source)
 	item->origin = source->kind == CB_SOURCE_LEAF ? CB_ITEM_PLAIN :
 		source->kind == CB_SOURCE_PACKED ? CB_ITEM_PACKED : CB_ITEM_UPPER;
 	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
+	if (CbSourceIsUpper(source))
+		so->counts.upper[source->kind - CB_SOURCE_RUN]++;
 }
 
 /*
@@ -217,7 +220,7 @@ cb_window_add_many(CbScanOpaque so, const CbMerge *merge, int n, ScanDirection d
 		n /= 2;
 	if (n <= 1)
 	{
-		cb_window_add_item(window, merge->ordered[0]);
+		cb_window_add_item(so, merge->ordered[0]);
 		return 1;
 	}
 
@@ -425,7 +428,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			nadded = cb_window_add_many(so, merge, most - window->nitems, dir);
 			continue;
 		}
-		cb_window_add_item(window, source);
+		cb_window_add_item(so, source);
 		if (window->nitems == few)
 		{
 			cb_merge_read_on(so, merge);
@@ -514,6 +517,7 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 		return false;
 	cb_heat_note(scan->indexRelation, leaf, CB_HEAT_READ);
 	cb_stat_add(scan->indexRelation, CB_STAT_CACHED_READS, 1);
+	so->counts.cached++;
 	item = &window->items[window->nitems++];
 	item->itup = cb_window_keep(window, &tuple.header);
 	item->origin = CB_ITEM_UPPER;
@@ -609,6 +613,8 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(oldcxt);
+	so->counts.windows++;
+	so->counts.entries += window->nitems;
 	return more;
 }
 

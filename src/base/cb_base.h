@@ -51,6 +51,7 @@ typedef enum CbWait
 	CB_WAIT_TURN				/* another process of a parallel scan */
 } CbWait;
 
+extern void cb_wait_shmem_request(void);
 extern uint32 cb_wait_event(CbWait wait);
 
 /* who a backend was before cb_owner_begin() */

@@ -552,6 +552,7 @@ typedef struct CbBucketPositions
 								 * from */
 	CbPos		again;			/* see CbBucketSet */
 	uint64		failing_bytes;	/* of entries that failing buckets hold */
+	int64		nentries;		/* in all buckets */
 } CbBucketPositions;
 
 extern bool cb_bucket_positions(CbBucketSet *set, uint64 attach_id,

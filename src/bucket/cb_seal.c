@@ -243,6 +243,7 @@ cb_bucket_positions(CbBucketSet *set, uint64 attach_id,
 	if (!attached)
 		return false;
 	positions->failing_bytes = 0;
+	positions->nentries = 0;
 
 	for (uint32 i = 0; i < set->nbuckets; i++)
 	{
@@ -254,6 +255,8 @@ cb_bucket_positions(CbBucketSet *set, uint64 attach_id,
 			CbPoolChunk *chunk = &cb_pool_chunks[bucket->chunks[j]];
 			CbPos		pos = chunk->minpos;
 
+			if (chunk->bucket == bucket->number)
+				positions->nentries += cb_chunk_count(&chunk->chunk);
 			if (cb_bucket_is_failing(bucket))
 				positions->failing_bytes += chunk->chunk.used;
 			if (pos != 0)

@@ -24,6 +24,7 @@
 #include "base/cb_base.h"
 #include "base/cb_clock.h"
 #include "base/cb_heat.h"
+#include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "catalog/pg_class.h"
 #include "common/pg_prng.h"
@@ -188,6 +189,7 @@ cb_compactor_pass(Relation rel, CbBucketSet *set, uint64 attach_id, int64 thresh
 	CbCompactRange *range = palloc0(sizeof(CbCompactRange));
 	CbCompactor compactor;
 	CbKeyDesc	kd;
+	bool		begun;
 
 	CB_TEST_POINT("compactor-locked");
 	if (!cb_compactor_begin(rel, set, attach_id, threshold, &compactor, range))
@@ -195,7 +197,10 @@ cb_compactor_pass(Relation rel, CbBucketSet *set, uint64 attach_id, int64 thresh
 	range->is_cold = cb_compactor_is_cold;
 	range->arg = &compactor;
 	cb_key_init(&kd, rel);
+	begun = cb_progress_begin(CB_PROGRESS_COMPACT, rel);
+	cb_progress_phase(CB_PHASE_PACK, range->budget);
 	cb_tree_compact(&kd, range);
+	cb_progress_end(begun);
 	cb_compactor_end(set, attach_id, &compactor, range);
 	pfree(range);
 	CB_TEST_POINT("compactor-pass");

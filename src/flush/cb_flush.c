@@ -53,6 +53,7 @@
 
 #include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
 #include "flush/cb_throttle.h"
@@ -512,11 +513,15 @@ bool
 cb_flush_bucket(Relation rel, CbBucketSet *set, uint64 attach_id, uint32 bucket,
 				CbFlushCause cause)
 {
-	if (cause == CB_FLUSH_READS)
-		return cb_flush_bucket_range(rel, attach_id, bucket);
-	if (RecoveryInProgress() ||
-		!cb_flush_let_go(rel, set, attach_id, bucket, cause))
-		return false;
+	bool		begun = cb_progress_begin(CB_PROGRESS_FLUSH, rel);
+	bool		done;
+
+	cb_progress_phase(cause == CB_FLUSH_READS ? CB_PHASE_RANGES : CB_PHASE_BUCKETS, 0);
+	done = cause == CB_FLUSH_READS ? cb_flush_bucket_range(rel, attach_id, bucket) :
+		!RecoveryInProgress() && cb_flush_let_go(rel, set, attach_id, bucket, cause);
+	cb_progress_end(begun);
+	if (!done || cause == CB_FLUSH_READS)
+		return done;
 	cb_flush_truncate(rel, set, attach_id, cause == CB_FLUSH_DELAY);
 	cb_set_limit_journal(set, attach_id, rel);
 	if (cause == CB_FLUSH_LIMIT && cb_queue_is_served())
@@ -596,6 +601,7 @@ cb_flush_drain_buckets(Relation rel, CbBucketSet *set, uint64 attach_id,
 	if (!cb_bucket_positions(set, attach_id, &positions))
 		return false;
 	upto = positions.head;
+	cb_progress_phase(CB_PHASE_BUCKETS, positions.nentries);
 	CB_TEST_POINT("drain-head");
 	cb_flush_below(rel, set, attach_id, upto, cause);
 	CB_TEST_POINT("drain-flushed");
@@ -670,6 +676,7 @@ cb_flush_ranges_between(Relation rel, const CbBound *lo, const CbBound *hi)
 {
 	CbFlushMerge merge;
 
+	cb_progress_phase(CB_PHASE_RANGES, 0);
 	cb_flush_merge_begin(rel, &merge);
 	cb_range_merge_between(&merge.kd, lo, hi, true, &merge.stats);
 	return cb_flush_merge_end(rel, &merge);

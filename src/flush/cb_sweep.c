@@ -46,6 +46,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
 #include "miscadmin.h"
@@ -385,6 +386,8 @@ cb_sweep_all(CbSweep *sweep)
 static bool
 cb_sweep_locked(CbSweep *sweep, bool wait)
 {
+	bool		begun;
+
 	if (RecoveryInProgress())
 		return false;
 	if (wait)
@@ -392,7 +395,10 @@ cb_sweep_locked(CbSweep *sweep, bool wait)
 	else if (!ConditionalLockPage(sweep->rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock))
 		return false;
 
+	begun = cb_progress_begin(CB_PROGRESS_FLUSH, sweep->rel);
+	cb_progress_phase(CB_PHASE_JOURNAL, 0);
 	cb_sweep_all(sweep);
+	cb_progress_end(begun);
 	UnlockPage(sweep->rel, CB_SWEEP_LOCK_PAGE, ExclusiveLock);
 	return true;
 }

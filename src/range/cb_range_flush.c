@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "base/cb_base.h"
+#include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
@@ -225,6 +226,7 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 			n = cb_tree_apply(apply->kd, entries, n, apply->stats);
 	}
 	apply->spilled += written;
+	cb_progress_add(written);
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	return written > 0 ? written : n;
@@ -243,6 +245,7 @@ cb_range_apply_each(CbRangeApply *apply, CbSortEntry *entries, int n)
 		apply->root = cb_range_create(apply->kd->rel);
 	do
 	{
+		cb_progress_expect(n - done);
 		done += cb_range_apply_some(apply, entries + done, n - done);
 		CHECK_FOR_INTERRUPTS();
 	} while (done < n && !cb_waiter_is_there());
@@ -292,6 +295,18 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 /* ---------- several ranges ---------- */
 
 /*
+ * The range page right of one that was looked at, if it begins left of the bound,
+ * else InvalidBlockNumber.
+ */
+static BlockNumber
+cb_range_right_of(const CbKeyDesc *kd, const CbRangeState *state, const CbBound *upto)
+{
+	return state->high == NULL ||
+		cb_key_compare_bound(kd, upto, state->high) > 0 ?
+		InvalidBlockNumber : state->next;
+}
+
+/*
  * Merges the runs of one range; returns the one to its right, if it begins
  * left of the bound, else InvalidBlockNumber.
  */
@@ -304,9 +319,7 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbBound *upto,
 	BlockNumber next;
 
 	cb_range_look(rel, blkno, state);
-	next = state->high == NULL ||
-		cb_key_compare_bound(kd, upto, state->high) > 0 ?
-		InvalidBlockNumber : state->next;
+	next = cb_range_right_of(kd, state, upto);
 	if ((state->nruns > 0 || state->nretired > 0) &&
 		cb_range_lock(rel, blkno, wait))
 	{
@@ -354,6 +367,29 @@ cb_range_find_first(const CbKeyDesc *kd, const CbBound *bound)
 }
 
 /*
+ * How many entries the ranges have, from this one to the one that reaches to the
+ * bound: for those who ask how far a merge of them has come.
+ */
+static int64
+cb_range_count_entries(const CbKeyDesc *kd, BlockNumber blkno, const CbBound *upto)
+{
+	CbRangeState *state = palloc(sizeof(CbRangeState));
+	BlockNumber moves = 0;
+	int64		n = 0;
+
+	while (blkno != InvalidBlockNumber)
+	{
+		cb_range_look(kd->rel, blkno, state);
+		n += state->nentries;
+		blkno = cb_range_right_of(kd, state, upto);
+		cb_range_check_moves(kd->rel, blkno, ++moves);
+		CHECK_FOR_INTERRUPTS();
+	}
+	pfree(state);
+	return n;
+}
+
+/*
  * Merges the runs of all ranges that reach between the bounds into the tree,
  * and frees what can be freed of them.  wait: for others who are at it, else
  * leaves theirs out.  For sessions, which do not give way.  The ranges' locks
@@ -367,6 +403,7 @@ cb_range_merge_between(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi
 	BlockNumber moves = 0;
 	CbRangePlace place = {0};	/* a session's: it does not give way */
 
+	cb_progress_expect(cb_range_count_entries(kd, blkno, hi));
 	while (blkno != InvalidBlockNumber)
 	{
 		blkno = cb_range_merge_one(kd, blkno, hi, wait, &place, stats);

@@ -12,6 +12,7 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "am/cb_am.h"
+#include "base/cb_progress.h"
 #include "flush/cb_flush.h"
 #include "fmgr.h"
 #include "parser/parse_coerce.h"
@@ -64,16 +65,22 @@ cb_compact_fn_run(Relation rel, CbCompactRange *range)
 {
 	CbKeyDesc	kd;
 	CbOwnerMark mark;
+	bool		begun;
 
 	cb_owner_begin(rel, &mark);
+	begun = cb_progress_begin(CB_PROGRESS_COMPACT, rel);
 
 	/* what waits for these leaves would soon make them split again */
 	cb_stage_publish_index(rel);
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
 	(void) cb_flush_ranges_between(rel, &range->lo, &range->at);
 	cb_key_init(&kd, rel);
+	cb_progress_phase(CB_PHASE_PACK,
+					  cb_tree_count_leaves_between(&kd, &range->lo, &range->at,
+												   PG_INT64_MAX));
 	cb_tree_compact(&kd, range);
 
+	cb_progress_end(begun);
 	cb_owner_end(&mark);
 }
 
@@ -157,6 +164,7 @@ cache_batch_prewarm(PG_FUNCTION_ARGS)
 	CbKeyDesc	kd;
 	CbOwnerMark mark;
 	int64		leaves;
+	bool		begun;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -165,8 +173,13 @@ cache_batch_prewarm(PG_FUNCTION_ARGS)
 	cb_compact_fn_get_bounds(fcinfo, rel, &bounds);
 
 	cb_owner_begin(rel, &mark);
+	begun = cb_progress_begin(CB_PROGRESS_PREWARM, rel);
 	cb_key_init(&kd, rel);
+	cb_progress_phase(CB_PHASE_READ,
+					  cb_tree_count_leaves_between(&kd, &bounds.lo, &bounds.hi,
+												   PG_INT64_MAX));
 	leaves = cb_tree_prewarm(&kd, &bounds.lo, &bounds.hi);
+	cb_progress_end(begun);
 	cb_owner_end(&mark);
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64(leaves);

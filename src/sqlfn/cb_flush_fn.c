@@ -9,6 +9,7 @@
 
 #include "access/relation.h"
 #include "am/cb_am.h"
+#include "base/cb_progress.h"
 #include "flush/cb_flush.h"
 #include "fmgr.h"
 #include "sqlfn/cb_sqlfn.h"
@@ -43,14 +44,17 @@ cb_flush_fn_sweep(Relation rel)
 	CbMetaPageData after;
 	CbOwnerMark mark;
 	bool		merged;
+	bool		begun;
 
 	cb_owner_begin(rel, &mark);
+	begun = cb_progress_begin(CB_PROGRESS_FLUSH, rel);
 
 	cb_stage_publish_index(rel);
 	cb_rel_read_meta(rel, NULL, &before);
 	merged = cb_flush_fn_drain(rel);
 	cb_rel_read_meta(rel, NULL, &after);
 
+	cb_progress_end(begun);
 	cb_owner_end(&mark);
 
 	return merged || after.journal_tail != before.journal_tail;

@@ -49,6 +49,7 @@
 #include "access/xlog.h"
 #include "am/cb_am.h"
 #include "base/cb_counts.h"
+#include "base/cb_progress.h"
 #include "catalog/index.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -107,6 +108,7 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 
 	CHECK_FOR_INTERRUPTS();
 	cb_verify_link(v, blkno, from);
+	cb_progress_add(1);
 	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
 							 v->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
@@ -769,6 +771,7 @@ cb_verify_journal(CbVerify *v)
 		}
 		memcpy(v->page.data, page, BLCKSZ);
 		cb_walk_unlock(&walk);
+		cb_progress_add(1);
 		cb_verify_page_frame(v);
 		cb_verify_mark_seen(v);
 		cb_verify_journal_entries(v, walk.tail);
@@ -789,12 +792,22 @@ cb_verify_heap_callback(Relation index, ItemPointer tid, Datum *values,
 
 	tuplesort_putdatum(v->visible,
 					   Int64GetDatum(cb_verify_fingerprint(v, itup)), false);
+	v->nrows++;
+	cb_progress_add(1);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(v->page_cxt);
 }
 
-/* Takes the fingerprints of all rows that the snapshot sees. */
-static void
+/* How many rows the table has, as ANALYZE found. */
+static int64
+cb_verify_estimate_rows(Relation heap)
+{
+	return heap->rd_rel->reltuples < 0 ? CB_PROGRESS_UNKNOWN :
+		(int64) heap->rd_rel->reltuples;
+}
+
+/* Takes the fingerprints of all rows that the snapshot sees; returns how many. */
+static int64
 cb_verify_scan_heap(CbVerify *v, Relation heap, Snapshot snapshot)
 {
 	IndexInfo  *info = BuildIndexInfo(v->rel);
@@ -807,8 +820,10 @@ cb_verify_scan_heap(CbVerify *v, Relation heap, Snapshot snapshot)
 	info->ii_ExclusionOps = NULL;
 	info->ii_ExclusionProcs = NULL;
 	info->ii_ExclusionStrats = NULL;
+	v->nrows = 0;
 	(void) table_index_build_scan(heap, v->rel, info, true, false,
 								  cb_verify_heap_callback, v, scan);
+	return v->nrows;
 }
 
 static void
@@ -836,13 +851,15 @@ cb_verify_compare_sets(CbVerify *v, Relation heap)
 
 	tuplesort_performsort(v->indexed);
 	tuplesort_performsort(v->visible);
+	CB_TEST_POINT("verify-compare");
 	while (tuplesort_getdatum(v->visible, true, true, &row, &isnull, NULL))
 	{
 		int64		wanted = DatumGetInt64(row);
 
-		CHECK_FOR_INTERRUPTS();
+		cb_progress_add(1);
 		while (more && (!at_valid || at < wanted))
 		{
+			CHECK_FOR_INTERRUPTS();
 			more = tuplesort_getdatum(v->indexed, true, true, &entry, &isnull, NULL);
 			if (more)
 			{
@@ -913,14 +930,21 @@ cb_verify_index(Relation heap, Relation rel, bool strict, bool heapallindexed)
 											 v->nblocks / 8 + 1,
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
+	cb_progress_phase(CB_PHASE_CHECK_JOURNAL, v->nblocks);
 	cb_verify_journal(v);
+	cb_progress_go_on(CB_PHASE_CHECK_RANGES);
 	cb_verify_ranges(v);
+	cb_progress_go_on(CB_PHASE_CHECK_TREE);
 	cb_verify_tree(v);
 	if (strict)
 		cb_verify_unreached(v);
 	if (heapallindexed)
 	{
-		cb_verify_scan_heap(v, heap, snapshot);
+		int64		nrows;
+
+		cb_progress_phase(CB_PHASE_CHECK_TABLE, cb_verify_estimate_rows(heap));
+		nrows = cb_verify_scan_heap(v, heap, snapshot);
+		cb_progress_phase(CB_PHASE_COMPARE, nrows);
 		cb_verify_compare_sets(v, heap);
 		tuplesort_end(v->indexed);
 		tuplesort_end(v->visible);
@@ -963,6 +987,7 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	Relation	heap;
 	Relation	rel;
 	CbOwnerMark mark;
+	bool		begun;
 
 	cb_require_preload();
 	rel = cb_sqlfn_open_own_with_table(PG_GETARG_OID(0), lockmode, lockmode,
@@ -974,7 +999,9 @@ cache_batch_verify(PG_FUNCTION_ARGS)
 	if (cb_verify_checkable(rel))
 	{
 		cb_stage_publish_index(rel);
+		begun = cb_progress_begin(CB_PROGRESS_VERIFY, rel);
 		cb_verify_index(heap, rel, strict, heapallindexed);
+		cb_progress_end(begun);
 	}
 
 	cb_owner_end(&mark);

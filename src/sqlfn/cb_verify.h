@@ -31,7 +31,8 @@ typedef struct CbVerify
 	BufferAccessStrategy strategy;
 	MemoryContext page_cxt;		/* reset after each page */
 	Tuplesortstate *indexed;	/* fingerprints of entries, or NULL */
-	Tuplesortstate *visible;	/* fingerprints of rows */
+	Tuplesortstate *visible;	/* fingerprints of rows, ... */
+	int64		nrows;			/* ... of so many */
 	BlockNumber nblocks;
 	uint8	   *seen;			/* bitmap of blocks reached; only if strict */
 

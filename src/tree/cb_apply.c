@@ -20,6 +20,7 @@
 #include "access/xloginsert.h"
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
+#include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "page/cb_wal.h"
@@ -493,12 +494,14 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 	MemoryContext oldcxt = MemoryContextSwitchTo(leaf_cxt);
 	int			done = 0;
 
+	cb_progress_expect(n);
 	descent->want_parent = true;
 	while (done < n && (done == 0 || !cb_waiter_is_there()))
 	{
 		CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = entries[done].itup};
 		Buffer		buf;
 		bool		moved;
+		int			taken;
 
 		cb_key_prepare_trust(kd->rel);
 		buf = cb_apply_next_leaf(kd, &bound, entries[n - 1].itup, descent);
@@ -507,8 +510,10 @@ cb_tree_apply(const CbKeyDesc *kd, CbSortEntry *entries, int n,
 			buf = cb_tree_descend_for_write(kd, &bound, 0, descent);
 			stats->descents++;
 		}
-		done += cb_apply_to_leaf(kd, buf, entries + done, n - done, stats,
+		taken = cb_apply_to_leaf(kd, buf, entries + done, n - done, stats,
 								 &moved);
+		done += taken;
+		cb_progress_add(taken);
 		if (moved)
 			descent->parent_valid = false;
 		MemoryContextReset(leaf_cxt);

@@ -36,6 +36,7 @@
 
 #include "base/cb_base.h"
 #include "base/cb_clock.h"
+#include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "miscadmin.h"
 #include "rel/cb_ring.h"
@@ -215,6 +216,7 @@ cb_tree_compact(const CbKeyDesc *kd, CbCompactRange *range)
 		CHECK_FOR_INTERRUPTS();
 		cb_key_prepare_trust(kd->rel);
 		range->done = !cb_compact_step(&compact);
+		cb_progress_add(1);
 		MemoryContextReset(cxt);
 	}
 	MemoryContextSwitchTo(oldcxt);

@@ -40,6 +40,7 @@
 #include "access/table.h"
 #include "access/xloginsert.h"
 #include "base/cb_base.h"
+#include "base/cb_progress.h"
 #include "commands/progress.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
@@ -494,6 +495,7 @@ cb_delete_pass(CbDeleteState *state)
 	{
 		if (state->info->report_progress)
 			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, nblocks);
+		cb_progress_expect(nblocks - blkno);
 		for (; blkno < nblocks; blkno++)
 		{
 			BlockNumber back_to = blkno;
@@ -501,6 +503,8 @@ cb_delete_pass(CbDeleteState *state)
 			state->scan_blkno = blkno;
 			while (back_to != InvalidBlockNumber)
 				back_to = cb_delete_from_block(state, back_to);
+			cb_progress_add(1);
+			CB_TEST_POINT("vacuum-block");
 			if (state->info->report_progress)
 				pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, blkno);
 		}

@@ -18,6 +18,7 @@
 #include "base/cb_base.h"
 #include "base/cb_heat.h"
 #include "base/cb_counts.h"
+#include "base/cb_progress.h"
 #include "miscadmin.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
@@ -65,6 +66,7 @@ cb_prewarm_leaf(CbPrewarm *prewarm, Buffer buf, CbLeafHint *next)
 
 	cb_heat_touch(prewarm->kd->rel, BufferGetBlockNumber(buf));
 	prewarm->leaves++;
+	cb_progress_add(1);
 	*next = cb_prewarm_hint(prewarm, CbPageGetOpaque(page)->next);
 	if (!rightmost)
 		cb_bound_copy_tuple(&prewarm->at, CbPageGetHighKey(page), &prewarm->tuple);

@@ -199,45 +199,42 @@ cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup)
  */
 static int64
 cb_sample_count_downlinks(const CbKeyDesc *kd, Page page, OffsetNumber off,
-						  IndexTuple high, bool *end)
+						  const CbBound *high, bool *end)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = high};
 
 	*end = CbPageIsRightmost(page);
-	if (high == NULL ||
+	if (high->kind == CB_BOUND_MAX ||
 		(!CbPageIsRightmost(page) &&
-		 cb_key_compare(kd, CbPageGetHighKey(page), high) < 0))
+		 cb_key_compare_bound(kd, high, CbPageGetHighKey(page)) < 0))
 		return max - off + 1;
 	*end = true;
-	return cb_tree_search_page(kd, &bound, page, BackwardScanDirection) - off + 1;
+	return cb_tree_search_page(kd, high, page, BackwardScanDirection) - off + 1;
 }
 
 /*
- * How many leaves there are between two bounds, which may be entries; NULL:
- * minus infinity, or infinity.  At least 1: the leaf of low counts.  Stops
- * counting past max.  About: pages split meanwhile.
+ * How many leaves there are between two bounds.  At least 1: the leaf of low
+ * counts.  Stops counting past max.  About: pages split meanwhile.
  *
  * Reads pages of level 1, and one leaf, with one share lock at a time.
  * Comparison functions run, on copies but for the descent.  The caller holds
  * no page lock, and has a snapshot or a transaction id.
  */
 int64
-cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
-					 int64 max)
+cb_tree_count_leaves_between(const CbKeyDesc *kd, const CbBound *low,
+							 const CbBound *high, int64 max)
 {
-	CbBound		bound = {.kind = low ? CB_BOUND_TUPLE : CB_BOUND_MIN,.tuple = low};
 	CbDescent  *descent = palloc0(sizeof(CbDescent));
 	Page		page = (Page) descent->parent.data;
 	bool		end = true;
 	int64		n = 1;
 
 	descent->want_parent = true;
-	UnlockReleaseBuffer(cb_tree_descend(kd, &bound, ForwardScanDirection, NULL,
+	UnlockReleaseBuffer(cb_tree_descend(kd, low, ForwardScanDirection, NULL,
 										descent));
 	if (descent->parent_valid)
 		n = cb_sample_count_downlinks(kd, page,
-									  cb_tree_search_page(kd, &bound, page,
+									  cb_tree_search_page(kd, low, page,
 														  ForwardScanDirection),
 									  high, &end);
 	while (!end && n <= max)
@@ -253,4 +250,15 @@ cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 	}
 	pfree(descent);
 	return Max(n, 1);
+}
+
+/* The same between two tuples; NULL: minus infinity, or infinity. */
+int64
+cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
+					 int64 max)
+{
+	CbBound		from = {.kind = low ? CB_BOUND_TUPLE : CB_BOUND_MIN,.tuple = low};
+	CbBound		upto = {.kind = high ? CB_BOUND_TUPLE : CB_BOUND_MAX,.tuple = high};
+
+	return cb_tree_count_leaves_between(kd, &from, &upto, max);
 }

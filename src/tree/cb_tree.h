@@ -102,6 +102,8 @@ extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,
 											 Size max_size, int *n);
 extern IndexTuple cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup);
 extern IndexTuple cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup);
+extern int64 cb_tree_count_leaves_between(const CbKeyDesc *kd, const CbBound *low,
+										  const CbBound *high, int64 max);
 extern int64 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low,
 								  IndexTuple high, int64 max);
 

@@ -52,6 +52,8 @@ SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_get_pool', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_bucket_sets', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_workers', ARRAY[]::text[]);
+SELECT has_function('cache_batch_stat_get_progress', ARRAY[]::text[]);
+SELECT has_function('cache_batch_last_scans', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get_heat', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_reset', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_reset', ARRAY['regclass']);
@@ -96,13 +98,17 @@ SELECT columns_are('cache_batch_stat_workers', ARRAY[
 	'pid', 'datid', 'datname', 'state', 'indexrelid', 'indexrelname',
 	'pending', 'requests', 'entries', 'last_error_code', 'last_error',
 	'last_error_at']);
+SELECT columns_are('cache_batch_stat_progress', ARRAY[
+	'pid', 'datid', 'datname', 'relid', 'indexrelid', 'indexrelname',
+	'command', 'phase', 'done', 'total', 'unit', 'started_at']);
 SELECT columns_are('cache_batch_stat_heat', ARRAY[
 	'schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
 	'min_age', 'max_age', 'blocks_read', 'blocks_written']);
 SELECT isnt(obj_description(v::regclass), NULL, v || ' has a comment')
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-				  'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
+				  'cache_batch_stat_workers', 'cache_batch_stat_progress',
+				  'cache_batch_stat_heat']) v;
 
 -- privileges
 CREATE ROLE pgtap_cachebatch_user;
@@ -130,12 +136,14 @@ FROM unnest(ARRAY['cache_batch_verify(regclass,boolean)',
 SELECT table_privs_are(v, 'pgtap_cachebatch_user', ARRAY['SELECT'])
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-				  'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
+				  'cache_batch_stat_workers', 'cache_batch_stat_progress',
+				  'cache_batch_stat_heat']) v;
 SET LOCAL ROLE pgtap_cachebatch_user;
 SELECT lives_ok('SELECT * FROM ' || v, 'ordinary users may read ' || v)
 FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_pool',
 				  'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-				  'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
+				  'cache_batch_stat_workers', 'cache_batch_stat_progress',
+				  'cache_batch_stat_heat']) v;
 RESET ROLE;
 
 -- settings

@@ -94,7 +94,7 @@ SELECT lives_ok($$SELECT * FROM "The traps".cache_batch_advise(min_size => 0)$$,
 SELECT is((SELECT count(*)::int FROM "The traps".cache_batch_stat_indexes), 1, 'cache_batch_stat_indexes');
 SELECT lives_ok(format('SELECT * FROM "The traps".%I', v), v)
 FROM unnest(ARRAY['cache_batch_stat_pool', 'cache_batch_stat_databases', 'cache_batch_stat_buckets',
-	'cache_batch_stat_workers', 'cache_batch_stat_heat']) v;
+	'cache_batch_stat_workers', 'cache_batch_stat_progress', 'cache_batch_stat_heat']) v;
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -45,7 +45,8 @@ my %listed_blocks = (
 my @listed_words = ('ALTER DATABASE', 'ALTER INDEX', 'ALTER INDEX … SET (buffered = off)',
 	'ALTER OPERATOR FAMILY', 'CLUSTER', 'COPY', 'CREATE DATABASE', 'CREATE EXTENSION', 'CREATE INDEX',
 	'CREATE INDEX CONCURRENTLY', 'CREATE INDEX … USING cachebatch',
-	'CREATE UNIQUE INDEX … USING cachebatch', 'DROP DATABASE', 'DROP INDEX', 'INSERT … SELECT',
+	'CREATE UNIQUE INDEX … USING cachebatch', 'DROP DATABASE', 'DROP INDEX',
+	'EXPLAIN (ANALYZE, VERBOSE)', 'INSERT … SELECT',
 	'REFRESH MATERIALIZED VIEW CONCURRENTLY', 'REINDEX', 'TRUNCATE', 'VACUUM', 'a = b AND b = 1');
 
 # what has to be there before an example runs
@@ -402,7 +403,8 @@ is(answer(q(SELECT string_agg(indexrelname || ' ' || journaled, ', ' ORDER BY in
 
 # for the views alone, or for the server
 my @internal = qw(cache_batch_handler cache_batch_stat_get cache_batch_stat_get_bucket_sets
-  cache_batch_stat_get_heat cache_batch_stat_get_pool cache_batch_stat_get_workers);
+  cache_batch_stat_get_heat cache_batch_stat_get_pool cache_batch_stat_get_progress
+  cache_batch_stat_get_workers);
 my %overloads;
 
 answer('CREATE ROLE plain; CREATE ROLE monitor IN ROLE pg_stat_scan_tables');
