@@ -1,7 +1,11 @@
-"""Horizontal bars as SVG, written by hand."""
+"""Horizontal bars as SVG, written by hand.
+
+As a program: plot.py TITLE, with lines "name|cachebatch, of btree's" as input.
+"""
 
 import html
 import math
+import sys
 
 COLOURS = {"heap": "#b0b0b0", "btree": "#3b6ea5", "hash": "#8a6bb1",
            "cachebatch": "#d9822b", "other": "#eec08f", "unbuffered": "#6aa56a",
@@ -71,3 +75,9 @@ def ratios(title, groups, series):
                                      math.floor(math.log10(largest)) + 1)]
     return picture(title, groups, series, lambda value: sorted((place(1), place(value))),
                    [(place(value), label(value)) for value in powers])
+
+
+if __name__ == "__main__":
+    print(ratios(sys.argv[1], [(name, [("cachebatch", float(value))]) for name, value in
+                               (line.rstrip("\n").split("|") for line in sys.stdin)],
+                 ["cachebatch"]))
