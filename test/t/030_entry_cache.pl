@@ -59,6 +59,7 @@ sub cached_reads
 
 	$node->append_conf('postgresql.conf', "cache_batch.entry_cache_size = $size\n");
 	$node->restart;
+	$node->safe_psql('postgres', 'SELECT cache_batch_stat_reset()');
 	$node->safe_psql('postgres', q(INSERT INTO hs VALUES (-1, 0, 'r')));
 	$node->safe_psql('postgres', join '', map { "SELECT t FROM hs WHERE k = ${_}::bigint;\n" } (1 .. 50, 1 .. 50));
 	return $node->safe_psql('postgres', q(SELECT cached_reads FROM cache_batch_stat_indexes WHERE indexrelname = 'hs_k'));
