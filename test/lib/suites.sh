@@ -487,7 +487,7 @@ cb_upgrade_run()
 	local dir=$CB_WORK/upgrade sql=$4 new checksums=
 	new=$("$3" --bindir)
 
-	"$new/initdb" --help | grep -q no-data-checksums && checksums=--no-data-checksums
+	[[ $("$new/initdb" --help) != *no-data-checksums* ]] || checksums=--no-data-checksums
 	rm -rf "$dir/new"
 	if ! (CB_INITDB=$checksums cb_server_init "$3" "$dir/new" <"$dir/conf" &&
 		cd "$dir" &&
