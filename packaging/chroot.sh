@@ -1,5 +1,5 @@
 # chroot.sh: what test-deb and test-image share: chroots of Debian's suites, made from
-# nothing and removed, and counted tests.  As root.
+# nothing and removed, and counted tests.  As root.  "here" is this directory.
 
 passed=0
 failed=0
@@ -80,6 +80,12 @@ suite_there()
 		return 0
 	fi
 	return 1
+}
+
+# copy_tree TO: the tree that this is in, but for history and packages.
+copy_tree()
+{
+	mkdir -p "$1" && tar -C "$here/.." --exclude=./.git --exclude=./deb -cf - . | tar -C "$1" -xf -
 }
 
 # make_chroot SUITE DIR PACKAGES: with those packages (separated by commas), which do

@@ -6,9 +6,8 @@
  * Times are those of a clock that nobody sets, which goes on evenly and is the
  * same for all processes of a server: else a machine's clock that is set back by
  * an hour would have entries, failed buckets and databases wait for an hour more
- * (C16).
- * They are TimestampTz, so that the server's functions for differences serve, but
- * of no calendar.  0 is never now.
+ * (C16).  They are TimestampTz, so that the server's functions for differences
+ * serve, but of no calendar.  0 is never now.
  *
  *-------------------------------------------------------------------------
  */
