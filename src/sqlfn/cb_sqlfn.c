@@ -43,7 +43,11 @@ cb_sqlfn_open_index(Oid indexoid, LOCKMODE lockmode)
 
 	cb_require_preload();
 
-	rel = relation_open(indexoid, lockmode);
+	rel = try_relation_open(indexoid, lockmode);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("could not open relation with OID %u", indexoid)));
 	if (rel->rd_rel->relkind != RELKIND_INDEX || !cb_sqlfn_is_ours(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
