@@ -84,7 +84,7 @@ cb_kill_lock_leaf(IndexScanDesc scan)
 	if (!RelationNeedsWAL(rel))
 		return InvalidBuffer;
 
-	buf = ReadBuffer(rel, window->leaf.blkno);
+	buf = cb_sound_read(rel, window->leaf.blkno, NULL);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (BufferGetLSNAtomic(buf) == window->lsn)
 		return buf;

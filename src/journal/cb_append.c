@@ -142,7 +142,7 @@ cb_redo_journal_append(XLogReaderState *record)
 
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &blkno);
 	page = xlrec->is_new ? cb_redo_begin_init(record, 0, &buf) :
-		cb_redo_begin(record, 0, &buf);
+		cb_redo_begin(record, 0, CBP_JOURNAL, &buf);
 	if (page != NULL)
 	{
 		Size		len;
@@ -150,6 +150,7 @@ cb_redo_journal_append(XLogReaderState *record)
 
 		if (xlrec->is_new)
 			cb_page_init_journal(page, xlrec->seq);
+		cb_redo_require(record, 0, ((PageHeader) page)->pd_lower + len <= CB_JOURNAL_END);
 		cb_page_append_journal(page, data, len);
 	}
 	cb_redo_end(record, page, buf);
@@ -159,7 +160,7 @@ cb_redo_journal_append(XLogReaderState *record)
 	{
 		if (!XLogRecHasBlockRef(record, i))
 			continue;
-		page = cb_redo_begin(record, i, &buf);
+		page = cb_redo_begin(record, i, i == 1 ? CBP_JOURNAL : CBP_META, &buf);
 		if (page != NULL && i == 1)
 			CbPageGetOpaque(page)->next = blkno;
 		else if (page != NULL)
@@ -207,7 +208,7 @@ cb_append_skip(CbJournalWalk *walk)
 	if (walk->block == InvalidBlockNumber || later == InvalidBlockNumber ||
 		later == walk->block || later >= RelationGetNumberOfBlocks(walk->rel))
 		return;
-	buf = ReadBuffer(walk->rel, later);
+	buf = cb_sound_read(walk->rel, later, NULL);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > walk->seq)

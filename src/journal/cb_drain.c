@@ -166,7 +166,7 @@ cb_redo_journal_truncate(XLogReaderState *record)
 {
 	xl_cb_journal_truncate *xlrec = (xl_cb_journal_truncate *) XLogRecGetData(record);
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_META, &buf);
 
 	if (page != NULL)
 		cb_drain_set_tail(page, xlrec->tail, xlrec->tail_block);

@@ -68,8 +68,7 @@ cb_walk_lock(CbJournalWalk *walk)
 	bool		expected;
 
 	CHECK_FOR_INTERRUPTS();
-	walk->buf = ReadBufferExtended(walk->rel, MAIN_FORKNUM, walk->block,
-								   RBM_NORMAL, walk->strategy);
+	walk->buf = cb_sound_read(walk->rel, walk->block, walk->strategy);
 	page = BufferGetPage(walk->buf);
 	LockBuffer(walk->buf, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page))

@@ -376,7 +376,8 @@ cb_leaf_place(Page page, const CbRepack *repack, IndexTuple *items, int n)
 	{
 		if (repack->plain_at[i] == CB_PLACE_DROP)
 			continue;
-		if (repack->plain_at[i] >= n)
+		if (repack->plain_at[i] >= n ||
+			cb_page_get_entry(page, first + i) == NULL)
 			return false;
 		items[repack->plain_at[i]] = CbPageGetTuple(page, first + i);
 	}

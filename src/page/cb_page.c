@@ -144,6 +144,15 @@ cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
 				 errhint("Please REINDEX it.")));
 }
 
+/* Is it a page of ours, and of this version?  It is not all-zero. */
+bool
+cb_page_is_ours(Page page)
+{
+	return ((PageHeader) page)->pd_special == BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) &&
+		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
+		CbPageGetOpaque(page)->version == CB_FORMAT_VERSION;
+}
+
 /*
  * Raises an error unless the page is one of ours.  An all-zero page is
  * reported too: whoever may meet one tests for it first.  The page is locked
@@ -156,6 +165,9 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 		cb_report_corrupt(rel, blkno, "The page is all zero.");
 	if (((PageHeader) page)->pd_special != BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)))
 		cb_page_report_header(rel, blkno, page);
+	if (CbPageGetOpaque(page)->page_id == CB_PAGE_ID_UNSOUND)
+		cb_report_corrupt(rel, blkno,
+						  "There are items outside of the page, or values outside of their item.");
 	if (CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
 		cb_report_corrupt(rel, blkno, "The page id is %04X, not %04X.",
 						  CbPageGetOpaque(page)->page_id, CB_PAGE_ID);
@@ -178,18 +190,17 @@ cb_page_check_header(Relation rel, BlockNumber blkno, Page page)
 }
 
 /*
- * Raises an error unless all items lie within the page, and do not overlap.
- * To be called before a critical section in which items are removed or
- * changed: the server's functions for that raise an error there, which would
- * end the server.
+ * Do all items lie within the page, and none over another?  The page was checked
+ * to be one of ours.
  */
-void
-cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
+bool
+cb_page_items_are_inside(Page page)
 {
 	PageHeader	header = (PageHeader) page;
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	Size		total = 0;
-	bool		sound = header->pd_lower <= header->pd_upper &&
+	bool		sound = header->pd_lower >= SizeOfPageHeaderData &&
+		header->pd_lower <= header->pd_upper &&
 		header->pd_upper <= header->pd_special;
 
 	for (OffsetNumber off = FirstOffsetNumber; sound && off <= max; off++)
@@ -202,7 +213,18 @@ cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
 			start >= header->pd_upper && start + len <= header->pd_special;
 		total += MAXALIGN(len);
 	}
-	if (!sound || total > header->pd_special - header->pd_upper)
+	return sound && total <= header->pd_special - header->pd_upper;
+}
+
+/*
+ * Raises an error unless that is so.  To be called before a critical section in
+ * which items are removed or changed: the server's functions for that raise an
+ * error there, which would end the server.
+ */
+void
+cb_page_check_items(Relation rel, BlockNumber blkno, Page page)
+{
+	if (!cb_page_items_are_inside(page))
 		cb_report_corrupt(rel, blkno,
 						  "There are items outside of their page, or one over another.");
 }

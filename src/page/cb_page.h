@@ -31,6 +31,7 @@
 
 #define CB_META_MAGIC		0xCBA7C401
 #define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
+#define CB_PAGE_ID_UNSOUND	0xFFCC	/* in memory only: see rel/cb_sound.c */
 
 #define CB_METAPAGE_BLKNO	0
 
@@ -229,6 +230,8 @@ pg_noreturn extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
 			pg_attribute_printf(3, 4);
 pg_noreturn extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
 											 OffsetNumber off);
+extern bool cb_page_is_ours(Page page);
+extern bool cb_page_items_are_inside(Page page);
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_header(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_items(Relation rel, BlockNumber blkno, Page page);

@@ -19,16 +19,61 @@
 #include "storage/bufmgr.h"
 
 /*
+ * Ends the server, or what a standby replays, unless the page of the block is
+ * such as the record needs.  Pages on disk may be damaged; to change one at
+ * places that are not in it would damage what lies beside it in memory.
+ */
+void
+cb_redo_require(XLogReaderState *record, uint8 block, bool sound)
+{
+	RelFileLocator file;
+	BlockNumber blkno;
+
+	if (likely(sound))
+		return;
+	XLogRecGetBlockTag(record, block, &file, NULL, &blkno);
+	ereport(FATAL,
+			(errcode(ERRCODE_INDEX_CORRUPTED),
+			 errmsg("cache_batch: cannot replay a change of block %u of file %u/%u/%u, as the page is damaged",
+					blkno, file.spcOid, file.dbOid, file.relNumber),
+			 errhint("Restore it from a backup.")));
+}
+
+/* Is the page of one of these kinds, and are its items, or entries, inside? */
+static bool
+cb_redo_is_sound(Page page, uint16 kinds)
+{
+	uint16		flags;
+
+	if (PageIsNew(page) || !cb_page_is_ours(page))
+		return false;
+	flags = CbPageGetOpaque(page)->flags;
+	if ((flags & kinds) == 0)
+		return false;
+	if (flags & CBP_META)
+		return true;
+	if (flags & CBP_JOURNAL)
+		return ((PageHeader) page)->pd_lower >= CB_JOURNAL_FIRST &&
+			((PageHeader) page)->pd_lower <= CB_JOURNAL_END;
+	return cb_page_items_are_inside(page);
+}
+
+/*
  * Begins the redo of a block: the page, which is to be changed as the record
  * says; NULL if it is as the record leaves it, or does not exist any more.
  * *buf is pinned and exclusively locked, or InvalidBuffer.  In recovery only,
  * as all that is called cb_redo_*.
+ *
+ * kinds: CBP_* flags, of which the page has one.  If it has not, or its items
+ * are not all inside, it is damaged: see cb_redo_require().
  */
 Page
-cb_redo_begin(XLogReaderState *record, uint8 block, Buffer *buf)
+cb_redo_begin(XLogReaderState *record, uint8 block, uint16 kinds, Buffer *buf)
 {
-	return XLogReadBufferForRedo(record, block, buf) == BLK_NEEDS_REDO ?
-		BufferGetPage(*buf) : NULL;
+	if (XLogReadBufferForRedo(record, block, buf) != BLK_NEEDS_REDO)
+		return NULL;
+	cb_redo_require(record, block, cb_redo_is_sound(BufferGetPage(*buf), kinds));
+	return BufferGetPage(*buf);
 }
 
 /*
@@ -93,7 +138,8 @@ cb_redo_clear_incomplete(XLogReaderState *record, uint8 first_block,
 	for (int i = 0; i < nchildren; i++)
 	{
 		Buffer		buf;
-		Page		page = cb_redo_begin(record, first_block + i, &buf);
+		Page		page = cb_redo_begin(record, first_block + i,
+												  CBP_LEAF | CBP_INTERNAL | CBP_RANGE, &buf);
 
 		if (page != NULL)
 			cb_page_clear_incomplete(page);

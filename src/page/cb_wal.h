@@ -293,7 +293,9 @@ typedef struct CbWalAction
 extern void cb_wal_register(const CbWalAction *actions);
 
 /* cb_redo.c: the frame of redo functions */
-extern Page cb_redo_begin(XLogReaderState *record, uint8 block, Buffer *buf);
+extern Page cb_redo_begin(XLogReaderState *record, uint8 block, uint16 kinds,
+						  Buffer *buf);
+extern void cb_redo_require(XLogReaderState *record, uint8 block, bool sound);
 extern Page cb_redo_begin_init(XLogReaderState *record, uint8 block,
 							   Buffer *buf);
 extern void cb_redo_mark(XLogReaderState *record, Page page, Buffer buf);

@@ -93,7 +93,7 @@ cb_range_is_at(Relation rel, BlockNumber blkno)
 
 	if (blkno >= RelationGetNumberOfBlocks(rel))
 		return false;
-	buf = ReadBuffer(rel, blkno);
+	buf = cb_sound_read(rel, blkno, NULL);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	result = !PageIsNew(page);

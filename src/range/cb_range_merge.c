@@ -169,8 +169,7 @@ cb_range_add_run(CbRangeMerge *merge, int run)
 	do
 	{
 		if (merge->cursor.at + 1 < merge->cursor.npages)
-			PrefetchBuffer(rel, MAIN_FORKNUM,
-						   merge->cursor.pages[merge->cursor.at + 1]);
+			cb_sound_prefetch(rel, merge->cursor.pages[merge->cursor.at + 1]);
 		cb_range_add_page(merge);
 		CHECK_FOR_INTERRUPTS();
 	} while (cb_run_turn(rel, &merge->cursor, ForwardScanDirection));
@@ -293,7 +292,7 @@ cb_range_find_items(Page page, const CbRangeState *state, OffsetNumber *offsets)
 static void
 cb_range_retire(Relation rel, const CbRangeState *state)
 {
-	Buffer		buf = ReadBuffer(rel, state->blkno);
+	Buffer		buf = cb_sound_read(rel, state->blkno, NULL);
 	OffsetNumber offsets[CB_RANGE_MAX_RUNS];
 	xl_cb_retire xlrec;
 
@@ -386,7 +385,7 @@ cb_redo_retire(XLogReaderState *record)
 {
 	xl_cb_retire xlrec;
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRetire);
 	if (page != NULL)
@@ -395,6 +394,10 @@ cb_redo_retire(XLogReaderState *record)
 
 		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
 			   xlrec.nitems * sizeof(OffsetNumber));
+		cb_redo_require(record, 0, cb_range_page_is_sound(page));
+		for (int i = 0; i < xlrec.nitems; i++)
+			cb_redo_require(record, 0, offsets[i] >= CbRangeFirstRun(page) &&
+							offsets[i] <= PageGetMaxOffsetNumber(page));
 		cb_range_page_retire(page, offsets, xlrec.nitems, xlrec.safexid);
 	}
 	cb_redo_end(record, page, buf);
@@ -567,11 +570,14 @@ cb_redo_run_free(XLogReaderState *record)
 {
 	xl_cb_run_free xlrec;
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
 	if (page != NULL)
+	{
+		cb_redo_require(record, 0, xlrec.offset <= PageGetMaxOffsetNumber(page));
 		PageIndexTupleDelete(page, xlrec.offset);
+	}
 	cb_redo_end(record, page, buf);
 	for (int i = 1; i <= xlrec.npages; i++)
 	{

@@ -71,7 +71,7 @@ cb_run_is_lost(Relation rel, CbRunWatch *watch, Page page)
 
 	if (PageGetLSN(page) <= watch->lsn)
 		return false;
-	range = ReadBuffer(rel, watch->range);
+	range = cb_sound_read(rel, watch->range, NULL);
 	LockBuffer(range, BUFFER_LOCK_SHARE);
 	lost = PageGetLSN(BufferGetPage(range)) != watch->lsn;
 	UnlockReleaseBuffer(range);
@@ -427,7 +427,7 @@ static void
 cb_run_prefetch_page(Relation rel, BlockNumber blkno)
 {
 	cb_run_check_link(rel, blkno);
-	(void) PrefetchBuffer(rel, MAIN_FORKNUM, blkno);
+	(void) cb_sound_prefetch(rel, blkno);
 }
 
 /*

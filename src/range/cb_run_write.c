@@ -312,7 +312,7 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 	cb_run_make_filters(writer);
 	cb_run_take_pages(writer);
 
-	range = ReadBuffer(rel, blkno);
+	range = cb_sound_read(rel, blkno, NULL);
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
 	done = cb_run_may_install(writer, BufferGetPage(range));
 	cb_tree_check_still_locked(rel, range);
@@ -339,7 +339,7 @@ cb_redo_spill(XLogReaderState *record)
 
 	for (int i = 1; i <= xlrec->npages; i++)
 		UnlockReleaseBuffer(cb_redo_image(record, i));
-	page = cb_redo_begin(record, 0, &buf);
+	page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
 	if (page != NULL)
 	{
 		CbRunItem	item;

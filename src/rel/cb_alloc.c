@@ -179,7 +179,7 @@ cb_rel_alloc_page(Relation rel)
 	{
 		if (!RELATION_IS_LOCAL(rel))
 			LockRelationForExtension(rel, ExclusiveLock);
-		buf = cb_ring_read(rel, P_NEW);
+		buf = cb_ring_extend(rel);
 		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 		if (!RELATION_IS_LOCAL(rel))
 			UnlockRelationForExtension(rel, ExclusiveLock);

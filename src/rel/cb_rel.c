@@ -191,7 +191,7 @@ cb_rel_prefetch(Relation rel, CbLeafHint *hints, int n)
 
 		if (BufferIsValid(buf) && cb_rel_is_in(rel, blkno, buf))
 			continue;
-		buf = PrefetchBuffer(rel, MAIN_FORKNUM, blkno).recent_buffer;
+		buf = cb_sound_prefetch(rel, blkno).recent_buffer;
 		hints[i].buf = buf;
 		if (BufferIsValid(buf))
 		{

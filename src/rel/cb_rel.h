@@ -12,6 +12,7 @@
 
 #include "datatype/timestamp.h"
 #include "page/cb_page.h"
+#include "rel/cb_sound.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
@@ -37,6 +38,7 @@ typedef struct CbLeafHint
  */
 typedef struct CbRelCache
 {
+	BlockNumber nblocks;		/* there were so many, at least */
 	BlockNumber root;			/* Invalid: unknown */
 	uint32		root_level;
 	BlockNumber journal_block;	/* last journal page seen; Invalid: unknown */

@@ -9,6 +9,7 @@
 
 #include "base/cb_compat.h"
 #include "miscadmin.h"
+#include "rel/cb_sound.h"
 #include "utils/memutils.h"
 
 /* how many pages are read until it is asked again how large the index is */
@@ -46,14 +47,27 @@ cb_ring_is_for(Relation rel)
 	return large;
 }
 
+/* The ring, if this process has one and the index is large; else NULL. */
+static BufferAccessStrategy
+cb_ring_for(Relation rel)
+{
+	return cb_ring && cb_ring_is_for(rel) ? cb_ring : NULL;
+}
+
 /*
- * As ReadBuffer(), P_NEW included: pinned, not locked.  Any process may call
- * it: one without a ring reads as usual.  In a process with a ring it asks now
- * and then how large the index is, as the file system knows it.
+ * As cb_sound_read().  Any process may call it: one without a ring reads as
+ * usual.  In a process with a ring it asks now and then how large the index is,
+ * as the file system knows it.
  */
 Buffer
 cb_ring_read(Relation rel, BlockNumber blkno)
 {
-	return ReadBufferExtended(rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
-							  cb_ring && cb_ring_is_for(rel) ? cb_ring : NULL);
+	return cb_sound_read(rel, blkno, cb_ring_for(rel));
+}
+
+/* The same of a new block behind all others, for which the caller has the lock. */
+Buffer
+cb_ring_extend(Relation rel)
+{
+	return ReadBufferExtended(rel, MAIN_FORKNUM, P_NEW, RBM_NORMAL, cb_ring_for(rel));
 }

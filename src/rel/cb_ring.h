@@ -21,5 +21,6 @@
 
 extern void cb_ring_make(void);
 extern Buffer cb_ring_read(Relation rel, BlockNumber blkno);
+extern Buffer cb_ring_extend(Relation rel);
 
 #endif							/* CB_RING_H */

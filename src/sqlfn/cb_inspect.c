@@ -35,21 +35,27 @@ PG_FUNCTION_INFO_V1(cache_batch_ranges);
 
 /* ---------- reading ---------- */
 
+/* Copies a page that a link leads to. */
+static void
+cb_inspect_follow(Relation rel, BlockNumber blkno, PGAlignedBlock *copy)
+{
+	Buffer		buf = cb_sound_read(rel, blkno, NULL);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	memcpy(copy->data, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+}
+
+/* Copies a page that is asked for. */
 static void
 cb_inspect_read(Relation rel, int64 blkno, PGAlignedBlock *copy)
 {
-	Buffer		buf;
-
 	if (blkno < 0 || blkno >= RelationGetNumberOfBlocks(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("block number " INT64_FORMAT " is out of range for index \"%s\"",
 						blkno, RelationGetRelationName(rel))));
-
-	buf = ReadBuffer(rel, (BlockNumber) blkno);
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	memcpy(copy->data, BufferGetPage(buf), BLCKSZ);
-	UnlockReleaseBuffer(buf);
+	cb_inspect_follow(rel, (BlockNumber) blkno, copy);
 }
 
 static void
@@ -618,7 +624,7 @@ cb_inspect_first_range(Relation rel)
 	cb_inspect_read_meta(rel, &meta);
 	if (meta.range_root == 0)
 		return InvalidBlockNumber;
-	cb_inspect_read(rel, meta.range_root, &copy);
+	cb_inspect_follow(rel, meta.range_root, &copy);
 	cb_page_check_header(rel, meta.range_root, copy.data);
 	if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) ||
 		PageGetMaxOffsetNumber(copy.data) < FirstOffsetNumber ||
@@ -677,7 +683,7 @@ cache_batch_ranges(PG_FUNCTION_ARGS)
 	for (int position = 0; blkno != InvalidBlockNumber; position++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		cb_inspect_read(rel, blkno, &copy);
+		cb_inspect_follow(rel, blkno, &copy);
 		cb_page_check(rel, blkno, copy.data);
 		if (!cb_range_page_is_sound(copy.data))
 			cb_report_corrupt(rel, blkno, "It is not a valid range page.");

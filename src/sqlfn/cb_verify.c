@@ -109,8 +109,7 @@ cb_verify_read(CbVerify *v, BlockNumber blkno, BlockNumber from)
 	CHECK_FOR_INTERRUPTS();
 	cb_verify_link(v, blkno, from);
 	cb_progress_add(1);
-	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, blkno, RBM_NORMAL,
-							 v->strategy);
+	buf = cb_sound_read(v->rel, blkno, v->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	memcpy(v->page.data, BufferGetPage(buf), BLCKSZ);
 	v->reuses = cb_counts_reuses(v->rel);
@@ -390,8 +389,7 @@ cb_verify_left_has_changed(CbVerify *v)
 		return false;
 	if (!RelationNeedsWAL(v->rel))
 		return true;			/* LSNs do not tell */
-	buf = ReadBufferExtended(v->rel, MAIN_FORKNUM, v->left, RBM_NORMAL,
-							 v->strategy);
+	buf = cb_sound_read(v->rel, v->left, v->strategy);
 	lsn = BufferGetLSNAtomic(buf);
 	ReleaseBuffer(buf);
 	return lsn != v->left_lsn;

@@ -92,7 +92,7 @@ cb_redo_insert(XLogReaderState *record)
 {
 	xl_cb_insert *xlrec = (xl_cb_insert *) XLogRecGetData(record);
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_LEAF | CBP_INTERNAL | CBP_RANGE, &buf);
 
 	if (page != NULL)
 	{
@@ -105,6 +105,9 @@ cb_redo_insert(XLogReaderState *record)
 		/* the record's data is not aligned */
 		memcpy(offsets, data, offsets_len);
 		memcpy(tuples.data, data + offsets_len, len - offsets_len);
+		cb_redo_require(record, 0,
+						PageGetExactFreeSpace(page) >= len - offsets_len + xlrec->nitems * sizeof(ItemIdData) &&
+						offsets[xlrec->nitems - 1] <= PageGetMaxOffsetNumber(page) + xlrec->nitems);
 		cb_page_insert_batch(page, xlrec->nitems, offsets, tuples.data,
 							 len - offsets_len);
 	}
@@ -424,8 +427,7 @@ cb_apply_prefetch(const CbKeyDesc *kd, Page parent, OffsetNumber off,
 		return;
 	downlink = CbPageGetTuple(parent, ahead);
 	if (cb_key_compare(kd, downlink, last) <= 0)
-		(void) PrefetchBuffer(kd->rel, MAIN_FORKNUM,
-							  BTreeTupleGetDownLink(downlink));
+		(void) cb_sound_prefetch(kd->rel, BTreeTupleGetDownLink(downlink));
 }
 
 /*

@@ -672,7 +672,7 @@ cb_redo_leaf_delete(XLogReaderState *record)
 		XLogRecGetBlockTag(record, 0, &file, NULL, NULL);
 		ResolveRecoveryConflictWithSnapshot(xlrec->horizon, xlrec->is_decoded, file);
 	}
-	page = cb_redo_begin(record, 0, &buf);
+	page = cb_redo_begin(record, 0, CBP_LEAF, &buf);
 	if (page != NULL)
 		cb_tree_redo_deletable(record, page, xlrec->nordinals, xlrec->nitems);
 	cb_redo_end(record, page, buf);

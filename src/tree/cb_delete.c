@@ -105,11 +105,18 @@ cb_tree_redo_deletable(XLogReaderState *record, Page page, int nordinals,
 {
 	char	   *data = XLogRecGetBlockData(record, 0, NULL);
 	CbDeletable dead;
+	CbLeaf		leaf;
 
 	/* the record's data is not aligned */
 	memcpy(dead.ordinals, data, nordinals * sizeof(uint16));
 	memcpy(dead.offsets, data + nordinals * sizeof(uint16),
 		   noffsets * sizeof(OffsetNumber));
+	cb_redo_require(record, 0, cb_leaf_open(&leaf, page));
+	cb_redo_require(record, 0, nordinals == 0 ||
+					(cb_leaf_check(&leaf) && dead.ordinals[nordinals - 1] < leaf.npacked));
+	cb_redo_require(record, 0, noffsets == 0 ||
+					(dead.offsets[0] >= CbPageFirstPlain(page) &&
+					 dead.offsets[noffsets - 1] <= PageGetMaxOffsetNumber(page)));
 	cb_leaf_delete(page, dead.ordinals, nordinals, dead.offsets, noffsets);
 }
 
@@ -153,7 +160,7 @@ cb_redo_vacuum_leaf(XLogReaderState *record)
 {
 	xl_cb_vacuum_leaf *xlrec = (xl_cb_vacuum_leaf *) XLogRecGetData(record);
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_LEAF, &buf);
 
 	if (page != NULL)
 	{
@@ -396,8 +403,7 @@ cb_delete_read_block(IndexVacuumInfo *info, BlockNumber blkno)
 	Page		page;
 
 	vacuum_delay_point(false);
-	buf = ReadBufferExtended(info->index, MAIN_FORKNUM, blkno, RBM_NORMAL,
-							 info->strategy);
+	buf = cb_sound_read(info->index, blkno, info->strategy);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buf);
 	if (!PageIsNew(page))

@@ -42,8 +42,7 @@ cb_prewarm_prefetch(CbPrewarm *prewarm, OffsetNumber off)
 {
 	IndexTuple	downlink = CbPageGetTuple((Page) prewarm->descent.parent.data, off);
 
-	(void) PrefetchBuffer(prewarm->kd->rel, MAIN_FORKNUM,
-						  BTreeTupleGetDownLink(downlink));
+	(void) cb_sound_prefetch(prewarm->kd->rel, BTreeTupleGetDownLink(downlink));
 }
 
 /* The block is that of a leaf which is locked, or the link in it. */

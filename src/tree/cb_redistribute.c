@@ -94,7 +94,7 @@ cb_redistribute_lock_right(CbRedistribute *redist)
 	Relation	rel = redist->kd->rel;
 	Page		page;
 
-	redist->bufs[1] = ReadBuffer(rel, CbPageGetOpaque(BufferGetPage(redist->bufs[0]))->next);
+	redist->bufs[1] = cb_sound_read(rel, CbPageGetOpaque(BufferGetPage(redist->bufs[0]))->next, NULL);
 	LockBuffer(redist->bufs[1], BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(redist->bufs[1]);
 	cb_page_check(rel, BufferGetBlockNumber(redist->bufs[1]), page);
@@ -605,13 +605,14 @@ cb_redo_redistribute(XLogReaderState *record)
 	}
 	for (int i = xlrec->nleaves; i > 0; i--)
 		UnlockReleaseBuffer(bufs[i]);
-	page = cb_redo_begin(record, 0, &buf);
+	page = cb_redo_begin(record, 0, CBP_INTERNAL, &buf);
 	if (page != NULL)
 	{
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		PGAlignedBlock downlink;
 
+		cb_redo_require(record, 0, xlrec->off <= PageGetMaxOffsetNumber(page));
 		memcpy(downlink.data, data, len);
 		cb_redistribute_set_downlink(page, xlrec->off, (IndexTuple) downlink.data);
 	}

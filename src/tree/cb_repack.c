@@ -281,7 +281,7 @@ cb_redo_leaf_pack(XLogReaderState *record)
 {
 	xl_cb_leaf_pack *xlrec = (xl_cb_leaf_pack *) XLogRecGetData(record);
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_LEAF, &buf);
 
 	if (page != NULL)
 	{

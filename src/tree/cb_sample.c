@@ -72,7 +72,7 @@ cb_sample_add_page(CbSample *sample, Page page, Size max_size)
 static void
 cb_sample_copy_page(Relation rel, BlockNumber blkno, Page copy)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
+	Buffer		buf = cb_sound_read(rel, blkno, NULL);
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	cb_page_check(rel, blkno, BufferGetPage(buf));

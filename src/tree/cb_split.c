@@ -556,13 +556,13 @@ cb_redo_newroot(XLogReaderState *record)
 	Page		page;
 
 	UnlockReleaseBuffer(cb_redo_image(record, 0));
-	page = cb_redo_begin(record, 1, &buf);
+	page = cb_redo_begin(record, 1, CBP_META, &buf);
 	if (page != NULL)
 		cb_split_set_root(page, xlrec->root, xlrec->level);
 	cb_redo_end(record, page, buf);
 	for (int i = 2; i < 2 + xlrec->nchildren; i++)
 	{
-		page = cb_redo_begin(record, i, &buf);
+		page = cb_redo_begin(record, i, CBP_LEAF | CBP_INTERNAL, &buf);
 		if (page != NULL)
 			cb_split_demote_root(page);
 		cb_redo_end(record, page, buf);

@@ -148,7 +148,7 @@ cb_tree_leaf_is_empty(Page page)
 static IndexTuple
 cb_unlink_copy_hikey(Relation rel, BlockNumber leaf, bool merge)
 {
-	Buffer		buf = ReadBuffer(rel, leaf);
+	Buffer		buf = cb_sound_read(rel, leaf, NULL);
 	Page		page = BufferGetPage(buf);
 	IndexTuple	hikey = NULL;
 
@@ -231,7 +231,7 @@ cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 static Buffer
 cb_unlink_lock_page(Relation rel, BlockNumber blkno)
 {
-	Buffer		buf = ReadBuffer(rel, blkno);
+	Buffer		buf = cb_sound_read(rel, blkno, NULL);
 
 	Assert(BufferIsLocal(buf) ||
 		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
@@ -508,14 +508,17 @@ cb_redo_unlink_block(XLogReaderState *record, const xl_cb_unlink *xlrec, int i)
 	bool		goes = i > 0 && i % 2 == 0;
 	Buffer		buf;
 	Page		page = goes ? cb_redo_begin_init(record, i, &buf) :
-		cb_redo_begin(record, i, &buf);
+		cb_redo_begin(record, i, i == 0 ? CBP_INTERNAL : CBP_LEAF | CBP_INTERNAL, &buf);
 
 	if (page == NULL)
 		return buf;
 	if (goes)
 		cb_page_init_deleted(page, level, xlrec->next[level], xlrec->safexid);
 	else if (i == 0)
+	{
+		cb_redo_require(record, 0, xlrec->offset < PageGetMaxOffsetNumber(page));
 		cb_page_drop_downlink(page, xlrec->offset);
+	}
 	else
 		CbPageGetOpaque(page)->next = xlrec->next[level];
 	cb_redo_mark(record, page, buf);
@@ -557,7 +560,7 @@ cb_unlink_follow_single(Relation rel, BlockNumber blkno)
 {
 	for (;;)
 	{
-		Buffer		buf = ReadBuffer(rel, blkno);
+		Buffer		buf = cb_sound_read(rel, blkno, NULL);
 		Page		page = BufferGetPage(buf);
 		OffsetNumber first;
 		BlockNumber child = InvalidBlockNumber;
@@ -778,7 +781,7 @@ cb_tree_unlink_finish(CbUnlinker *unlinker, CbPos tail)
 		(void) GetOldestNonRemovableTransactionId(NULL);
 	for (int i = 0; i < unlinker->nremembered; i++)
 	{
-		Buffer		buf = ReadBuffer(rel, unlinker->remembered[i]);
+		Buffer		buf = cb_sound_read(rel, unlinker->remembered[i], NULL);
 
 		LockBuffer(buf, BUFFER_LOCK_SHARE);
 		if (cb_rel_page_is_free(BufferGetPage(buf), tail))

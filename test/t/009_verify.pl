@@ -6,6 +6,9 @@ use CacheBatch;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# what whoever reads such a page says of it, verification as all (C13)
+my $unsound = qr/items outside of the page, or values outside of their item/;
+
 my $node = new_node('verify', conf => "cache_batch.journal_limit = 1024\n");
 
 # A new index: 3 levels of tree, and a journal; returns its file and blocks.
@@ -55,7 +58,7 @@ my @cases = (
 	[ 'a right link to itself', $leaf, sub { return [ 8192 - 16, pack('V', $leaf) ] }, qr/Two links|high key/ ],
 	[ 'a right link past the end', $leaf, sub { return [ 8192 - 16, pack('V', 999_999) ] }, qr/999999/ ],
 	[ 'a lost right link', $leaf, sub { return [ 8192 - 16, pack('V', 0xFFFFFFFF) ] }, qr// ],
-	[ 'an item outside the page', $leaf, sub { return [ $item->(7), pack('V', 0x7ff0 | 1 << 15 | 300 << 17) ] }, qr/line pointer of item 7/ ],
+	[ 'an item outside the page', $leaf, sub { return [ $item->(7), pack('V', 0x7ff0 | 1 << 15 | 300 << 17) ] }, $unsound ],
 	[ 'downlinks change places', $inner, sub {
 			my $page = page($file, $inner);
 			return ([ $item->(4), substr($page, $item->(5), 4) ], [ $item->(5), substr($page, $item->(4), 4) ]);
@@ -67,8 +70,8 @@ my @cases = (
 			return [ $start, substr($page, $other, 4) ];
 		}, qr/downlink/ ],
 	[ 'a sequence number', $journal, sub { return [ 24, pack('Q', 77) ] }, qr/journal page/ ],
-	[ 'a journal entry without TID', $journal, sub { return [ 40 + 4, "\0\0" ] }, qr/TID/ ],
-	[ 'a journal entry too long', $journal, sub { return [ 40 + 6, pack('v', 0x1fff) ] }, qr/longer than/ ],
+	[ 'a journal entry without TID', $journal, sub { return [ 40 + 4, "\0\0" ] }, $unsound ],
+	[ 'a journal entry too long', $journal, sub { return [ 40 + 6, pack('v', 0x1fff) ] }, $unsound ],
 	[ 'the root', 0, sub { return [ 24 + 24, pack('V', $leaf) ] }, qr// ],
 	[ 'the magic number', 0, sub { return [ 24, 'abcd' ] }, qr// ]);
 
@@ -96,7 +99,7 @@ damage($file, $leaf, [ 14, pack('v', unpack('v', substr(page($file, $leaf), 14, 
 $node->start;
 my ($vacuumed, undef, $trouble) = $node->psql('postgres', 'VACUUM t');
 isnt($vacuumed, 0, 'VACUUM fails where items are outside of their page');
-like($trouble, qr/is corrupted at block $leaf\b.*items outside of their page/s, 'and says so');
+like($trouble, qr/is corrupted at block $leaf\b.*items outside of the page/s, 'and says so');
 unlike(slurp_file($node->logfile), qr/PANIC/, 'which ends no server');
 
 # an entry that is missing altogether
@@ -233,9 +236,9 @@ my @damages = (
 	[ 'a right link to itself', 'range', qr/low key differs|Two links/, 1, [ 8192 - 16, pack('V', $at{range}) ] ],
 	[ 'a right link to a leaf', 'range', qr/not a range page/, 0, [ 8192 - 16, pack('V', $at{leaf}) ] ],
 	[ 'a zero range page', 'range', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
-	[ 'the level of a range page', 'range', qr/not a range page of level 0/, 1, [ 8192 - 12, pack('v', 1) ] ],
+	[ 'the level of a range page', 'range', $unsound, 1, [ 8192 - 12, pack('v', 1) ] ],
 	[ 'a run that is not listed', 'range', qr/no range page lists|line pointer/, 0, [ 12, pack('v', unpack('v', substr($page{range}, 12, 2)) - 4) ] ],
-	[ 'an item outside the page', 'range', qr/line pointer of item $at{item}/, 1, [ $item->($at{item}), pack('V', 0x7ff0 | 1 << 15 | 32 << 17) ] ],
+	[ 'an item outside the page', 'range', $unsound, 1, [ $item->($at{item}), pack('V', 0x7ff0 | 1 << 15 | 32 << 17) ] ],
 	[ 'the number of entries of a run', 'range', qr/has \d+ entries, not \d+/, 0, $in_run->(8, pack('V', 17)) ],
 	[ 'a run of no entries', 'range', qr/has 0 entries/, 0, $in_run->(8, pack('V', 0)) ],
 	[ 'the root of another run', 'range', qr/root has|Two links|filter/, 0, $in_run->(12, substr($page{range}, $other + 12, 4)) ],
@@ -243,22 +246,22 @@ my @damages = (
 	[ 'a root past the end', 'range', qr/links to block 99999/, 1, $in_run->(12, pack('V', 99_999)) ],
 	[ 'no root', 'range', qr/links to block 4294967295/, 1, $in_run->(12, pack('V', 0xFFFFFFFF)) ],
 	[ 'too many pages', 'range', qr/root has \d+ downlinks/, 0, $in_run->(16, pack('v', 29)) ],
-	[ 'too many filters', 'range', qr/4 filters/, 1, $in_run->(18, pack('v', 4)) ],
+	[ 'too many filters', 'range', $unsound, 1, $in_run->(18, pack('v', 4)) ],
 	[ 'a filter that is a leaf', 'range', qr/not a page of level 2 of a run/, 0, $in_run->(20, pack('V', $at{leaf})) ],
 	[ 'a run retired too early', 'range', qr/Row .* has no entry/, 0, $in_run->(0, pack('Q', 3)) ],
 	[ 'a zero root', 'root', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
 	[ 'a downlink to a leaf', 'root', qr/not a page of level 0 of a run/, 1, [ start($page{root}, 1), pack('v2', 0, $at{leaf}) ] ],
 	[ 'a downlink twice', 'root', qr/Two links/, 0, [ start($page{root}, 2), substr($page{root}, start($page{root}, 1), 4) ] ],
 	[ 'a separator too high', 'root', qr/not between the separators/, 0, $key->($page{root}, 2, 1 << 50) ],
-	[ 'a downlink outside the page', 'root', qr/line pointer of item 2/, 1, [ $item->(2), pack('V', 0x7ff0 | 1 << 15 | 16 << 17) ] ],
+	[ 'a downlink outside the page', 'root', $unsound, 1, [ $item->(2), pack('V', 0x7ff0 | 1 << 15 | 16 << 17) ] ],
 	[ 'a zero root of a retired run', 'retired', qr/all zero/, 0, [ 0, "\0" x 8192 ] ],
 	[ 'a zero data page', 'data', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
 	[ 'a leaf in the place of a data page', 'data', qr/not a page of level 0 of a run/, 1, [ 0, $page{leaf} ] ],
 	[ 'the next data page twice', 'data', qr/not between the separators|not in order/, 0, [ 0, $page{data2} ] ],
-	[ 'a data page with a right link', 'data', qr/not a page of level 0 of a run/, 0, [ 8192 - 16, pack('V', $at{leaf}) ] ],
-	[ 'a damaged packed part', 'data', qr/packed part .*is damaged/, 1, [ start($page{data}, 1), "\xff" x 32 ] ],
+	[ 'a data page with a right link', 'data', $unsound, 0, [ 8192 - 16, pack('V', $at{leaf}) ] ],
+	[ 'a damaged packed part', 'data', $unsound, 1, [ start($page{data}, 1), "\xff" x 32 ] ],
 	[ 'an empty filter', 'filter', qr/not in the filter/, 0, [ 64, "\0" x 8064 ] ],
-	[ 'a filter that is none', 'filter', qr/not a page of level 2 of a run/, 0, [ 8192 - 12, pack('v', 1) ] ]);
+	[ 'a filter that is none', 'filter', $unsound, 0, [ 8192 - 12, pack('v', 1) ] ]);
 
 # Copies the file of an index that is whole, and puts it back.
 sub keep

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_sound.h
+ *	  Reading pages in, and looking whether they are sound.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef CB_SOUND_H
+#define CB_SOUND_H
+
+#include "page/cb_page.h"
+#include "storage/bufmgr.h"
+
+/* As ReadBufferExtended() of the main fork; an unsound page is marked. */
+extern Buffer cb_sound_read(Relation rel, BlockNumber blkno,
+							BufferAccessStrategy strategy);
+
+/* As PrefetchBuffer(); a block that there is not is left alone. */
+extern PrefetchBufferResult cb_sound_prefetch(Relation rel, BlockNumber blkno);
+
+#endif							/* CB_SOUND_H */

@@ -1,0 +1,67 @@
+# What is on disk is input: pages whose items, values or links lead out of them are
+# an error for all who come, and for redo; never a read or a write outside of them.
+use strict;
+use warnings;
+
+use CacheBatch;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('damage', conf => "cache_batch.max_workers = 0\n");
+
+$node->safe_psql('postgres', q(
+	CREATE TABLE d (id int, s text);
+	INSERT INTO d SELECT i, md5(i::text) FROM generate_series(1, 2000) i;
+	CREATE INDEX d_s ON d USING cachebatch (s COLLATE "C") WITH (pack_leaves = off)));
+my $file = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('d_s')));
+my $leaf = $node->safe_psql('postgres', q(
+	SELECT min(b) FROM generate_series(1, pg_relation_size('d_s') / 8192 - 1) b, cache_batch_page('d_s', b) p
+	WHERE p.type = 'leaf' AND p.next IS NOT NULL));
+my $sound = do { $node->stop; page($file, $leaf) };
+
+# The second item of the leaf, its first entry.
+my $item = unpack('V', substr($sound, 28, 4)) & 0x7FFF;
+my $scan = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(s) FROM d WHERE s > '');
+my @cases = (
+	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), qr/items outside of the page/ ],
+	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), qr/values outside of their item/ ],
+	[ 'a value in another place', $item + 8, "\x01\x12", qr/values outside of their item/ ],
+	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), qr/items outside of the page/ ],
+	[ 'a link out of the file', 8192 - 16, pack('V', 4_000_000), qr/A link leads to block 4000000/ ],
+	[ 'a link to nowhere', 8192 - 16, pack('V', 0xFFFFFFFE), qr/A link leads to block 4294967294/ ]);
+
+foreach my $case (@cases)
+{
+	my ($what, $at, $bytes, $expected) = @$case;
+
+	damage($file, $leaf, [ 0, $sound ], [ $at, $bytes ]);
+	$node->start;
+	foreach my $question ($scan, $scan, q(SELECT cache_batch_verify('d_s')))
+	{
+		my (undef, undef, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$question");
+		like($err, qr/XX002/, "$what: an error");
+		like($err, $expected, "$what: which says so") if $question eq $scan;
+	}
+	$node->stop;
+}
+
+# redo, without full-page images
+damage($file, $leaf, [ 0, $sound ]);
+$node->append_conf('postgresql.conf', "full_page_writes = off\nwal_consistency_checking = ''\n");
+$node->start;
+$node->safe_psql('postgres', q(INSERT INTO d VALUES (0, 'a')));
+my $block = $node->safe_psql('postgres', q(SELECT block FROM cache_batch_journal('d_s')));
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->safe_psql('postgres', q(INSERT INTO d VALUES (0, 'b')));
+$node->stop('immediate');
+my $journal = page($file, $block);
+damage($file, $block, [ 12, pack('v', 8168) ]);
+is($node->start(fail_ok => 1), 0, 'a record is not replayed into a damaged page');
+my $log = slurp_file($node->logfile);
+like($log, qr/cannot replay a change of block $block of file/, 'and the log says which page it is');
+damage($file, $block, [ 0, $journal ]);
+$node->start;
+sound($node, 'd', ['s'], 'whole when the page is');
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nobody has crashed');
+
+done_testing();
