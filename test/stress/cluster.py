@@ -56,9 +56,9 @@ class Cluster:
                                                       self.log_tail()))
         return out
 
-    def init(self, settings):
+    def init(self, settings, *options):
         self.run("initdb", "-D", self.data, "-A", "trust", "-N", "-U", "postgres",
-                 "--no-locale", "-E", "UTF8")
+                 "--no-locale", "-E", "UTF8", *options)
         self.configure(settings)
 
     def configure(self, settings):
