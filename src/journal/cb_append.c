@@ -56,7 +56,7 @@ cb_append_page_room(Page page)
 
 /*
  * Collect as many of the entries as fit into room, as they will lie on the page;
- * none if the first does not.  Reads the entries alone: no lock matters.
+ * none if the first does not.
  */
 static void
 cb_append_fill_chunk(CbAppendChunk *chunk, CbSortEntry *entries, int n, Size room)
@@ -305,7 +305,8 @@ cb_append_find_lock(Relation rel, bool hint, CbAppendLock *lock)
 /*
  * Lock what was pinned; false, and not locked: the journal has gone on since.
  * A page that is only remembered may be something else by now: don't wait for
- * its lock (I9).  The sink's locks are held; nothing is read from disk.
+ * its lock (I9).  The sink's locks are held, and nothing is read from disk.  That
+ * the metapage is sound was seen a moment before, when the tail was read.
  */
 static bool
 cb_append_try_lock(Relation rel, bool hint, CbAppendLock *lock)
