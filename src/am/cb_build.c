@@ -113,6 +113,10 @@ cb_build_scan(CbBuildSorts *sorts, Relation heap, Relation index,
 								  cb_build_callback, sorts, scan);
 }
 
+/*
+ * Ends the sorts, and frees their memory and files.  After an error the end of the
+ * transaction does.
+ */
 void
 cb_build_end_sorts(CbBuildSorts *sorts)
 {

@@ -51,18 +51,27 @@ cb_explain_last_scan(int i)
 	return &cb_explain_last[(cb_explain_nended - 1 - i) % CB_EXPLAIN_LAST];
 }
 
+/*
+ * Leaves that the scan read: each window reads one, unless a cached entry stood for
+ * it.  As the two that follow, computed from counts that the scan's process has;
+ * no lock is taken.
+ */
 int64
 cb_explain_leaves(const CbScanCounts *counts)
 {
 	return counts->windows - counts->cached;
 }
 
+/* Entries of the journal, from the scan's own copy or from the shared one. */
 int64
 cb_explain_journal_entries(const CbScanCounts *counts)
 {
 	return (int64) counts->upper[CB_UPPER_RUN] + counts->upper[CB_UPPER_SHARED];
 }
 
+/*
+ * Entries of leaves: of all, what neither a cached entry nor an upper level gave.
+ */
 int64
 cb_explain_leaf_entries(const CbScanCounts *counts)
 {

@@ -256,6 +256,10 @@ cb_stage_mark(CbStage *stage)
 	cb_stage_npublishing++;
 }
 
+/*
+ * They are over, by an error as well: to be called by the PG_FINALLY of whoever
+ * has marked it.  Cannot fail.
+ */
 void
 cb_stage_unmark(CbStage *stage)
 {

@@ -88,6 +88,10 @@ cb_counts_journal(Relation index)
 	return cb_load_acquire(&cb_counts_slot(index->rd_locator.relNumber)->journal);
 }
 
+/*
+ * The same, of what may have taken entries out whose rows can be gone: bulk
+ * deletes that have begun, and records of removals that were replayed.
+ */
 uint64
 cb_counts_removals(Relation index)
 {

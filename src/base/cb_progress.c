@@ -243,6 +243,10 @@ cb_progress_phase(CbProgressPhase phase, int64 total)
 	cb_progress_close(slot);
 }
 
+/*
+ * Another phase of the same work: what was done and how much there is in all stay
+ * as they are.  No lock is taken.
+ */
 void
 cb_progress_go_on(CbProgressPhase phase)
 {
@@ -326,6 +330,7 @@ cb_progress_command_name(int command)
 	return cb_progress_commands[command];
 }
 
+/* The same for a phase; a row that has a command has one of these. */
 const char *
 cb_progress_phase_name(int phase)
 {

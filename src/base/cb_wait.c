@@ -29,6 +29,7 @@ static const char *const cb_wait_names[] = {
 
 #if PG_VERSION_NUM >= 170000
 
+/* Nothing: names are made when they are first asked for. */
 void
 cb_wait_shmem_request(void)
 {

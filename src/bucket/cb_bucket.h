@@ -39,6 +39,12 @@
  * set->lock, shared, nothing is waited for but bucket->lock, and nothing under
  * that: so whoever wants it EXCL gets it soon (cb_set_share()).
  *
+ * "Both locks" of a bucket set are set->publish and set->lock, EXCL.  What is
+ * called a hint may be read and written with no lock, and nothing goes wrong if
+ * it is old or lost.  Numbers of chunks, buckets and bucket sets, and their
+ * memory, stay as long as the server runs: a pointer to one is always good, but
+ * whose it is has to be looked at under a lock.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef CB_BUCKET_H
@@ -61,6 +67,12 @@
 #define CB_ERROR_LENGTH			256
 #define CB_NONE					UINT32_MAX
 
+/*
+ * A chunk and whose it is.  Entries are added under set->publish and the lock
+ * of the bucket that lists it; those below the count need no lock.  A chunk of
+ * a shared copy's run is its writer's alone until the run is listed, and does
+ * not change then; of the other fields only number and is_directory count there.
+ */
 typedef struct CbPoolChunk
 {
 	CbChunk		chunk;			/* first */
@@ -90,6 +102,14 @@ typedef struct CbFailing
 	cb_atomic64 retry_at;		/* when workers try again */
 } CbFailing;
 
+/*
+ * A range of an index's keys, and the chunks that may have entries of it.  The
+ * bucket set that it is of, and its fence, are changed under both locks of that.
+ * The list (nchunks, chunks, since) is changed under the bucket's lock, EXCL, by
+ * those who fill or flush it; under both locks of the bucket set by those who
+ * change ranges or give buckets up, who need not take the bucket's.  The place
+ * has the bucket's lock alone.
+ */
 typedef struct CbBucket
 {
 	LWLock		lock;
@@ -99,8 +119,10 @@ typedef struct CbBucket
 								 * list; odd while they are */
 	uint32		nchunks;
 	uint32		chunks[CB_BUCKET_MAX_CHUNKS];	/* the last one may be active */
-	TimestampTz since;			/* when the oldest chunk was opened */
-	cb_atomic32 queued;			/* a request for it is on its way */
+	TimestampTz since;			/* when the first chunk was opened, or one was
+								 * last taken out */
+	cb_atomic32 queued;			/* a request for it is on its way; who swaps
+								 * it puts that into the queue */
 	cb_atomic32 run_reads;		/* runs that scans had to read in its range
 								 * since they were last merged; a hint */
 	cb_atomic32 read_range;		/* the range page of the last of them; a hint */
@@ -117,7 +139,8 @@ typedef struct CbBucket
 
 /*
  * How far a sweep came that gave way: of the entries below upto, those that
- * are not right of the one at this position are in the tree.
+ * are not right of the one at this position are in the tree.  Read and written
+ * by holders of the sweep lock, who share set->lock so that it is attached still.
  */
 typedef struct CbSweepPlace
 {
@@ -130,7 +153,9 @@ typedef struct CbSweepPlace
 
 /*
  * The shared copy of the index's journal (cb_shared.c).  Changed with both
- * locks of the bucket set, by its builder, or by whoever forgets it.
+ * locks of the bucket set, by its builder, or by whoever forgets it; so either
+ * lock keeps it.  asked_at and failed_at have no lock, nor have looks whether
+ * there is a copy at all.  The list has a hold on each of its directories.
  */
 typedef struct CbSharedCopy
 {
@@ -150,6 +175,10 @@ typedef struct CbSharedCopy
 	uint32		runs[CB_SHARED_MAX_RUNS];	/* their directories, oldest first */
 } CbSharedCopy;
 
+/*
+ * From FREE to EMPTY, and back, with the table lock, EXCL, as well as both of
+ * the bucket set; between the other two with both of the bucket set.
+ */
 typedef enum CbBucketSetState
 {
 	CB_SET_FREE,
@@ -157,27 +186,37 @@ typedef enum CbBucketSetState
 	CB_SET_ATTACHED
 } CbBucketSetState;
 
+/*
+ * What an index has in shared memory.  Whose it is (key, build_id, indexoid) is
+ * changed when its state is, from FREE; what is reset by attaching, with both
+ * locks.  attach_id is 0 before the buckets are given up, and is never used
+ * again: who knows it from a look under a lock, and finds it the same after one
+ * without, has seen nothing of another attachment (I2_LAYOUT).
+ */
 typedef struct CbBucketSet
 {
-	LWLock		lock;
+	LWLock		lock;			/* these two: see above */
 	LWLock		publish;
 	LWLock		gate;			/* held while "lock" is waited for, EXCL */
 	cb_atomic32 wanted;			/* it is */
-	ConditionVariable cv;		/* broadcast when an owner lets go */
+	ConditionVariable cv;		/* broadcast when an owner lets go, or the
+								 * builder of the shared copy does */
 	uint32		number;
 	CbBucketSetState state;
 	RelFileLocator key;
 	uint8		build_id[CB_BUILD_ID_LEN];
 	Oid			indexoid;
 	uint64		attach_id;		/* never used twice; 0: not attached */
-	CbPos		from;
-	CbPos		head;			/* publish lock */
+	CbPos		from;			/* the journal's head at the attachment */
+	CbPos		head;			/* behind what was published last; publish
+								 * lock, and changed under the append lock */
 	cb_atomic64 again;			/* behind what was last appended again;
 								 * publish lock */
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
 	cb_atomic64 journal_limit;	/* bytes; past it the oldest buckets are due */
 	TimestampTz attached_at;
-	TimestampTz used_at;		/* by an insertion, about; a hint */
+	TimestampTz used_at;		/* by an insertion, or a reader of the shared
+								 * copy, about; a hint */
 	cb_atomic32 nrecent;		/* entries published lately, and those of them */
 	cb_atomic32 nunchanged;		/* that are new versions; hints */
 	cb_atomic32 npaused;		/* flushes that do not ask the table; a hint */
@@ -197,7 +236,10 @@ typedef struct CbBucketSet
 
 	CbSharedCopy copy;
 
-	/* packing of cold leaves, by flush/cb_compactor.c; publish lock */
+	/*
+	 * Packing of cold leaves, by flush/cb_compactor.c; publish lock, but for
+	 * compact_at: whoever swaps that has the turn.
+	 */
 	cb_atomic64 compact_at;		/* when to go on with it; 0: not wanted */
 	TimestampTz compacted_at;	/* when it was last at work; a hint */
 	uint32		compact_since;	/* leaves written since that epoch are warm */
@@ -212,6 +254,11 @@ typedef struct CbBucketSet
 
 /* ---------- pool (cb_pool.c) ---------- */
 
+/*
+ * The pool itself.  How many of what there are is set at the server's start and
+ * does not change.  Free lists and counters need no lock; what is free is
+ * nobody's, and who pops it sees what was done to it before (cb_freelist.c).
+ */
 typedef struct CbPool
 {
 	uint32		nchunks;
@@ -220,7 +267,7 @@ typedef struct CbPool
 	uint32		nbuckets;
 	uint32		nsets;
 	LWLock		table_lock;
-	cb_atomic64 next_attach_id;
+	cb_atomic64 next_attach_id; /* from 1 on; never used twice */
 	CbFreeList	free_chunks;
 	CbFreeList	free_buckets;
 	cb_atomic64 no_room;		/* publications that found none */
@@ -231,7 +278,9 @@ typedef struct CbPool
 /*
  * What is counted makes backends look again for an index's bucket set, and at
  * its journal.  An index has the counters of its file's number, which it
- * shares with few others.  They only grow, and begin at 1.
+ * shares with few others.  They only grow, and begin at 1.  table_gen is
+ * raised with the table lock, EXCL; no_set_gen under the append lock, before
+ * the entries are there (I3_EMPTY).
  */
 #define CB_POOL_GENS	256
 
@@ -350,7 +399,10 @@ extern void cb_set_note_empty_journal(Relation rel, const CbEmptyJournal *seen);
 
 /* ---------- routing (cb_route.c) ---------- */
 
-/* a backend's private copy of an attachment's ranges */
+/*
+ * A backend's private copy of an attachment's ranges.  Once it is made nothing
+ * but the number of its users changes; the last one frees it.
+ */
 typedef struct CbRouter
 {
 	int			users;			/* the table of routers, and slot entries */
@@ -376,6 +428,10 @@ extern uint32 cb_route_entry(const CbKeyDesc *kd, const CbRouter *router,
 
 /* ---------- publication (cb_publish.c) ---------- */
 
+/*
+ * What a publication tells its caller: hints, of the moment when it was done,
+ * but no_room and nrefused, which say why entries are left.
+ */
 typedef struct CbPublishResult
 {
 	CbBucketSet *set;			/* NULL: the index has no buckets */
@@ -420,7 +476,10 @@ typedef struct CbSharedPlace
 	int			rank;
 } CbSharedPlace;
 
-/* what a scan has pinned of one, newest first, and where it begins there */
+/*
+ * What a scan has pinned of one, newest first, and where it begins there.  The
+ * slot has the pins; runs that the list has dropped meanwhile stay as they are.
+ */
 typedef struct CbSharedView
 {
 	int			nruns;
@@ -476,7 +535,11 @@ cb_shared_run_pos(IndexTuple itup)
 /* bytes of first entries that a view has room for, together */
 #define CB_VIEW_END_DATA	1024
 
-/* what a scan has pinned of one bucket */
+/*
+ * What a scan has pinned of one bucket.  What was read of its bucket set, from
+ * "from" to "spills", is of one attachment, and was read in the order that
+ * cb_view.c argues with.
+ */
 typedef struct CbBucketView
 {
 	uint64		attach_id;		/* 0: the index has no buckets */

@@ -3,6 +3,12 @@
  * cb_entry_cache.c
  *	  The entry cache: the tables in shared memory.
  *
+ * There is one table of entries (core/cb_cacheset.h) and one of counts
+ * (rel/cb_change.h), of sizes that are settled at the server's start.  Who owns
+ * an entry is told by an attachment's number, and by no bucket set: when that
+ * is given up its entries need not be looked for, as nobody asks by this number
+ * again.
+ *
  *-------------------------------------------------------------------------
  */
 #include "bucket/cb_entry_cache.h"
@@ -31,6 +37,11 @@ static CbCacheSet *cb_entry_cache_set = NULL;
 
 /* ---------- shared memory ---------- */
 
+/*
+ * How many lines and counts fit into what the settings allow: these do not change
+ * while the server runs, so whoever asks comes to the same.  pool_size is in
+ * bytes; 0: no lines, as without buckets nothing has an attachment.
+ */
 static CbCacheShape
 cb_entry_cache_shape(uint64 pool_size)
 {
@@ -46,6 +57,10 @@ cb_entry_cache_shape(uint64 pool_size)
 	return shape;
 }
 
+/*
+ * Bytes of the table of entries, with what it takes to begin at a cache line; the
+ * counts ask for themselves.
+ */
 static Size
 cb_entry_cache_shmem_size(const CbCacheShape *shape)
 {
@@ -117,7 +132,8 @@ cb_entry_cache_has_owner(uint64 attach_id)
  * Keeps a copy of what is the only entry of the value with this hash in the
  * tree.  It is in this leaf, which is share-locked: so the count is that of
  * the leaf as it was read.  An entry larger than CB_ENTRY_CACHE_MAX_TUPLE is
- * not kept, nor is any while another writes to its line.
+ * not kept, nor is any while another writes to its line.  attach_id is that of
+ * the buckets that the look-up saw; 0: it is not kept.
  */
 void
 cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber leaf,
@@ -137,7 +153,8 @@ cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber lea
 /*
  * Copies the entry kept for a value with this hash, maybe for another such
  * value, and tells its leaf; false: none.  The caller has looked at all upper
- * levels first (I2), and compares the entry with the value.
+ * levels first (I2), and compares the entry with the value.  What is copied is
+ * the caller's; no page is pinned for it.
  */
 bool
 cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash, CbCachedTuple *tuple,
@@ -155,7 +172,10 @@ cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash, CbCachedTuple *
 	return true;
 }
 
-/* The entry is of no use, as its row is dead to everyone. */
+/*
+ * The entry that is kept for this hash is of no use, as its row is dead to
+ * everyone.  If another has come in its place, that goes; nothing is lost by it.
+ */
 void
 cb_entry_cache_drop(uint64 attach_id, uint32 hash)
 {

@@ -94,6 +94,10 @@ typedef struct CbAgain
 	bool		broken;			/* the journal is not the one we know */
 } CbAgain;
 
+/*
+ * Takes the publish lock, before the append lock.  Never says no: the attachment
+ * stays as long as its chunks are owned.
+ */
 static bool
 cb_again_lock(void *arg)
 {
@@ -101,6 +105,11 @@ cb_again_lock(void *arg)
 	return true;
 }
 
+/*
+ * Takes all that goes to this page, or nothing, if another file's journal has
+ * come in place of the one that the bucket set knows (U22).  Both the publish
+ * lock and the append lock are held, here and in the next one.
+ */
 static int
 cb_again_reserve(void *arg, int first, int n, CbPos head)
 {
@@ -110,6 +119,11 @@ cb_again_reserve(void *arg, int first, int n, CbPos head)
 	return again->broken ? 0 : n;
 }
 
+/*
+ * Notes where the first of all entries is, and moves head and "again" behind what
+ * this page got: after each page, so that an error on the way leaves both right
+ * (I4_AGAIN).  A release, as scans read "again" without a lock.  Cannot fail.
+ */
 static void
 cb_again_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 {
@@ -121,6 +135,7 @@ cb_again_fill(void *arg, int first, int n, CbPos pos, CbPos head)
 	cb_store_release(&again->set->again, head);
 }
 
+/* Releases it, when the append lock is free again. */
 static void
 cb_again_unlock(void *arg)
 {
@@ -136,7 +151,8 @@ static const CbAppendSink cb_again_sink = {
 
 /*
  * Lists the entries of the owned chunks, where they stand; returns how many.
- * The list is palloc'd.
+ * The list is palloc'd in the current context; its tuples are the chunks', which
+ * do not change while they are owned.  No lock is needed.
  */
 static int
 cb_again_collect(CbPoolChunk **chunks, int nchunks, CbSortEntry **entries)

@@ -8,7 +8,8 @@
  * cb_set_begin_change().  Dividing waits for them, as every flush waits to
  * seal its chunks; joining, which can be done another time, does not.  Entries
  * never move (A5): the chunk that took entries is sealed, and each chunk is
- * listed by every bucket whose range it may overlap.
+ * listed by every bucket whose range it may overlap.  layout_gen is counted
+ * first: whoever routed by the old ranges, and comes later, routes again.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +37,10 @@ cb_layout_lock(CbBucketSet *set, uint64 attach_id, bool wait)
 	return false;
 }
 
-/* The place of a bucket in the bucket set's list, or its length. */
+/*
+ * The place of a bucket in the bucket set's list, or the list's length.  One of
+ * the bucket set's locks is held.
+ */
 static uint32
 cb_layout_find(const CbBucketSet *set, uint32 number)
 {
@@ -77,7 +81,7 @@ cb_layout_list_chunk(CbBucket *bucket, uint32 number)
 	bucket->chunks[bucket->nchunks++] = number;
 }
 
-/* Buckets that an index may have. */
+/* Buckets that an index may have, at most. */
 static uint32
 cb_layout_max_buckets(void)
 {
@@ -90,7 +94,9 @@ cb_layout_max_buckets(void)
 
 /*
  * Puts a bucket for [separator, ...) behind number i.  False: no bucket is to
- * be had, and nothing is changed.  Both locks are held; cannot fail.
+ * be had, and nothing is changed.  Both locks are held; cannot fail.  The new
+ * one lists all chunks of the old one, also those that others own: so whoever
+ * retires them takes them out of both (A5).
  */
 static bool
 cb_layout_divide(CbBucketSet *set, uint32 i, IndexTuple separator)
@@ -126,7 +132,7 @@ cb_layout_divide(CbBucketSet *set, uint32 i, IndexTuple separator)
 
 /*
  * Does the separator divide the range of bucket i of the router?  Comparisons
- * run.
+ * run, with no LWLock held.
  */
 static bool
 cb_layout_is_inside(const CbKeyDesc *kd, const CbRouter *router, uint32 i,
@@ -140,6 +146,7 @@ cb_layout_is_inside(const CbKeyDesc *kd, const CbRouter *router, uint32 i,
 		(hi == NULL || cb_key_compare(kd, separator, hi) < 0);
 }
 
+/* Is the chunk in the bucket's list?  Both locks are held. */
 static bool
 cb_layout_lists(const CbBucket *bucket, uint32 number)
 {
@@ -154,7 +161,8 @@ cb_layout_lists(const CbBucket *bucket, uint32 number)
 /*
  * Joins buckets i and i + 1, which together have no more chunks than one may
  * list.  Both locks are held; the buckets' own are not needed, as nobody pins
- * what a list has.
+ * what a list has.  A chunk that both list keeps the left one's hold; one that
+ * names the right bucket names the left one now.  Cannot fail.
  */
 static void
 cb_layout_join(CbBucketSet *set, uint32 i)
@@ -190,7 +198,7 @@ cb_layout_join(CbBucketSet *set, uint32 i)
  * made for.  Where keys go on, as times do, those that got the
  * earlier ones would keep all buckets that the index may have, and the last
  * one would get all entries.  One that was flushed just now seldom has so many
- * empty neighbours.
+ * empty neighbours.  Both locks are held; places in the list may change.
  */
 static void
 cb_layout_make_room(CbBucketSet *set, uint32 bucket)

@@ -8,6 +8,14 @@
  * in an array of their own, away from the data: at the distance of whole
  * chunks they would all fall into the same few sets of the CPU's cache.
  *
+ * Invariants:
+ *	a) The arrays' places and lengths are known before any backend starts, and
+ *	   stay: nobody locks to come to a chunk, a bucket or a bucket set.
+ *	b) A chunk or bucket is in its free list, or it has been popped, and then
+ *	   whoever did so has it alone until it is listed, under a lock.
+ *	c) There are as many buckets as chunks and bucket sets together, so that
+ *	   they seldom run out where there are chunks.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -96,7 +104,10 @@ cb_pool_size_bytes(void)
 	return Max(size, CB_POOL_MIN);
 }
 
-/* What the arrays are made for. */
+/*
+ * What the arrays are made for, by the settings; all that is not a number or a
+ * size of theirs is zero.  There are buckets: the pool's size is not 0.
+ */
 static CbPool
 cb_pool_shape(void)
 {
@@ -116,6 +127,10 @@ cb_pool_shape(void)
 	return shape;
 }
 
+/*
+ * Bytes to ask for, so that an array of n objects can begin at a cache line.
+ * Raises an error if that overflows.
+ */
 static Size
 cb_pool_aligned(Size n, Size size)
 {
@@ -148,6 +163,10 @@ cb_pool_shmem_request(void)
 	cb_entry_cache_shmem_request(cb_pool_size_bytes());
 }
 
+/*
+ * The array of this name, made or found, at a cache line.  What is made is not
+ * set up yet.  AddinShmemInitLock is held.
+ */
 static void *
 cb_pool_array(const char *name, uint32 n, Size size)
 {
@@ -157,6 +176,10 @@ cb_pool_array(const char *name, uint32 n, Size size)
 	return (void *) TYPEALIGN(PG_CACHE_LINE_SIZE, array);
 }
 
+/*
+ * Makes all chunks free, their memory side by side.  What is not set here is set
+ * when a chunk is opened.  Nobody else is there yet, as in the two that follow.
+ */
 static void
 cb_pool_init_chunks(char *data)
 {
@@ -173,6 +196,10 @@ cb_pool_init_chunks(char *data)
 	}
 }
 
+/*
+ * Makes all buckets and bucket sets free, with their locks, whose four tranches
+ * are one after the other, in the order of cb_pool_shmem_startup().
+ */
 static void
 cb_pool_init_locks(void)
 {
@@ -203,6 +230,10 @@ cb_pool_init_locks(void)
 	}
 }
 
+/*
+ * Fills all arrays, for this shape, when the server starts or starts again after
+ * a crash.  The links are for the free lists, and theirs from here on.
+ */
 static void
 cb_pool_init(const CbPool *shape, char *data, cb_atomic32 *chunk_links,
 			 cb_atomic32 *bucket_links)

@@ -22,6 +22,10 @@
  * chunk's minpos set within one hold of the publish lock, so whoever reads the
  * head under that lock, and minpos later, misses none (I4, I7).
  *
+ * Locks: the publish lock, then the append lock, then one bucket's at a time;
+ * set->lock is not taken.  What is routed, hashed, read or allocated is so
+ * before the first of them.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -83,6 +87,10 @@ cb_publish_lock(void *arg)
 	return false;
 }
 
+/*
+ * Releases what cb_publish_lock() took, if there is a bucket set; the append lock
+ * is free again.
+ */
 static void
 cb_publish_unlock(void *arg)
 {
@@ -92,6 +100,10 @@ cb_publish_unlock(void *arg)
 		LWLockRelease(&pub->set->publish);
 }
 
+/*
+ * The bucket of entry i of this piece.  The publish lock is held, so the routing
+ * is right still.
+ */
 static inline CbBucket *
 cb_publish_bucket(CbPublish *pub, int i)
 {
@@ -116,7 +128,7 @@ cb_publish_active(const CbBucket *bucket)
 /*
  * May the bucket have one more chunk?  One whose flush fails keeps what it
  * has, so it gets no more than others have on average, and nothing that they
- * need.
+ * need (B4_SHARE).  Its lock is held.
  */
 static bool
 cb_publish_may_grow(CbBucket *bucket)
@@ -127,7 +139,8 @@ cb_publish_may_grow(CbBucket *bucket)
 
 /*
  * Opens a chunk for the bucket, seals the present one.  NULL: no room.  The
- * bucket's lock is held exclusively.
+ * bucket's lock is held exclusively, and the publish lock: nobody but its holder
+ * lists a chunk that takes entries.  The list has the chunk's first hold.
  */
 static CbPoolChunk *
 cb_publish_open_chunk(CbPublish *pub, CbBucket *bucket, CbPoolChunk *active)
@@ -150,7 +163,10 @@ cb_publish_open_chunk(CbPublish *pub, CbBucket *bucket, CbPoolChunk *active)
 	return chunk;
 }
 
-/* How many of n entries, all for one bucket, the active chunk takes. */
+/*
+ * How many of n entries, all for one bucket, the active chunk takes; none if it
+ * is NULL.  The bucket's lock is held.
+ */
 static int
 cb_publish_count_fitting(const CbPoolChunk *active, const CbSortEntry *entries,
 						 int n)
@@ -183,6 +199,10 @@ cb_publish_group_end(const CbPublish *pub, int i, int end)
 	return i;
 }
 
+/*
+ * Tells the caller what should be flushed, now that the bucket has got a chunk:
+ * that bucket, if it has many, or any, if the pool is low.  Its lock is held.
+ */
 static void
 cb_publish_note_pressure(CbPublish *pub, CbBucket *bucket)
 {
@@ -196,6 +216,9 @@ cb_publish_note_pressure(CbPublish *pub, CbBucket *bucket)
 
 /*
  * Makes room for some of n entries, all for one bucket; returns for how many.
+ * If it is 0 the pool or the list has no room, or the bucket fails and has its
+ * share: then nrefused says so.  The publish lock is held; takes the bucket's,
+ * and has released it on return: the room stays (B2).
  */
 static int
 cb_publish_make_room_for(CbPublish *pub, CbBucket *bucket,
@@ -226,7 +249,8 @@ cb_publish_make_room_for(CbPublish *pub, CbBucket *bucket,
 /*
  * Makes room for entries [first, first + n); returns for how many.  A group
  * that does not fit into its bucket's active chunk is cut there: its rest is
- * left for the next page of the journal, when a new chunk is opened.
+ * left for the next page of the journal, when a new chunk is opened.  That the
+ * pool has no room the caller is told only if the first entry finds none.
  */
 static int
 cb_publish_make_room(CbPublish *pub, int first, int n)
@@ -257,7 +281,8 @@ cb_publish_make_room(CbPublish *pub, int first, int n)
 /*
  * With the publish lock and the append lock: how many of the entries may be
  * appended at head.  Room for them is made here, and stays while the locks are
- * held (B2).
+ * held (B2).  0 with stale or broken set: the routing is not right any more, or
+ * the journal is another file's (U22).
  */
 static int
 cb_publish_reserve(void *arg, int first, int n, CbPos head)
@@ -288,6 +313,8 @@ cb_publish_reserve(void *arg, int first, int n, CbPos head)
 /*
  * Copies the entries, which are in the journal now, into the chunks.  With the
  * publish lock and the append lock; there is room, so it cannot fail (I6).
+ * minpos before the entries, a filter's bits before its entry: whoever sees the
+ * entry sees these.  Each bucket is locked once, exclusively.
  */
 static void
 cb_publish_fill(void *arg, int first, int n, CbPos pos, CbPos head)
@@ -332,7 +359,10 @@ static const CbAppendSink cb_publish_sink = {
 
 /* ---------- before the locks ---------- */
 
-/* Each entry's bucket.  They are sorted: go from one bucket to the next. */
+/*
+ * Each entry's bucket, as its place in the router.  They are sorted: go from one
+ * bucket to the next.  Comparisons run; no lock is held.
+ */
 static void
 cb_publish_route(const CbKeyDesc *kd, const CbRouter *router,
 				 const CbSortEntry *entries, uint16 *route, int n)
@@ -352,6 +382,10 @@ cb_publish_route(const CbKeyDesc *kd, const CbRouter *router,
 	}
 }
 
+/*
+ * Each entry's hash, 0 if its first column is null; nothing if the index has no
+ * hashes.  May read a catalog and raise an error: no lock is held.
+ */
 static void
 cb_publish_hash(CbKeyDesc *kd, const CbSortEntry *entries, uint32 *hashes,
 				int n)
@@ -363,7 +397,12 @@ cb_publish_hash(CbKeyDesc *kd, const CbSortEntry *entries, uint32 *hashes,
 			cb_key_hash(kd, entries[i].first);
 }
 
-/* Looks up, or attaches, the index's bucket set, and routes the entries. */
+/*
+ * Looks up, or attaches, the index's bucket set, and routes the entries.  The
+ * counter is read before the look: a bucket set that is made after it is told of
+ * under the append lock (I3_GENERATION).  No lock is held; comparisons run, errors
+ * can be raised.  The slot keeps the router.
+ */
 static void
 cb_publish_prepare(CbPublish *pub, const CbSortEntry *entries, uint16 *route,
 				   int n)
@@ -388,6 +427,10 @@ cb_publish_is_stuck(const CbPublishResult *result)
 	return result->no_room || result->nrefused > 0;
 }
 
+/*
+ * What the result says of the buckets that the entries went to.  Their journal's
+ * length is a hint: head and tail are read without a lock.
+ */
 static void
 cb_publish_set_length(CbPublish *pub)
 {

@@ -9,6 +9,10 @@
  * set's lock or after what was read without it, and asks again if they have
  * changed.
  *
+ * The table of routers has one use of each, and the slot has those of calls
+ * under way: a comparison may run SQL that comes here, and replaces or forgets
+ * the router that an outer call is searching.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -31,6 +35,10 @@ static HTAB *cb_routers = NULL;
 static CbRouterEntry *cb_route_last = NULL; /* found last, or NULL */
 static MemoryContext cb_route_cxt = NULL;
 
+/*
+ * Makes the table, and the memory of all routers, which stays as long as the
+ * backend.  Only lack of memory is an error.
+ */
 static void
 cb_route_make_table(void)
 {
@@ -72,8 +80,9 @@ cb_route_forget_all(void)
 }
 
 /*
- * The backend's entry for the index, made if need be.  It can go with the next
- * call, when there are too many.
+ * The backend's entry for the index, made if need be, its router NULL then.  It
+ * can go with the next call, when there are too many.  Only lack of memory is an
+ * error; no lock is taken.
  */
 static CbRouterEntry *
 cb_route_find(Oid indexoid)
@@ -138,6 +147,10 @@ cb_route_check_lock(void *arg)
 	return false;
 }
 
+/*
+ * Compares where the two say that the next entry comes, with the publish lock and
+ * the append lock, so neither moves.  Appends nothing.
+ */
 static int
 cb_route_check_head(void *arg, int first, int n, CbPos head)
 {
@@ -147,6 +160,7 @@ cb_route_check_head(void *arg, int first, int n, CbPos head)
 	return 0;
 }
 
+/* Releases the publish lock, when the append lock is free again. */
 static void
 cb_route_check_unlock(void *arg)
 {
@@ -162,7 +176,9 @@ static const CbAppendSink cb_route_check_sink = {
 /*
  * At a backend's first use of an attachment: a file can have been replaced by
  * another with the same name and build id (a database copied once more, U22).
- * Then the journal's head is elsewhere, and the bucket set is given up.
+ * Then the journal's head is elsewhere, and the bucket set is given up, unless a
+ * chunk has an owner: publications look again.  No LWLock is held; pages are
+ * read, so errors can be raised.
  */
 static void
 cb_route_check(Relation rel, CbBucketSet *set, uint64 attach_id)
@@ -188,7 +204,10 @@ cb_route_fence(const CbRouter *router, uint32 i)
 	return (IndexTuple) (router->fences + i * CB_BUCKET_FENCE_SIZE);
 }
 
-/* Copies the ranges; set->lock is held.  False: there are too many. */
+/*
+ * Copies the ranges, and which they are, all of one moment: set->lock is held.
+ * False: there are more than the router has room for.
+ */
 static bool
 cb_route_copy(CbRouter *router, const CbBucketSet *set)
 {
@@ -208,7 +227,10 @@ cb_route_copy(CbRouter *router, const CbBucketSet *set)
 	return true;
 }
 
-/* Takes down the first columns of the fences that were copied. */
+/*
+ * Takes down the first columns of the fences that were copied; without a lock, as
+ * they are the router's own.
+ */
 static void
 cb_route_note_numbers(CbRouter *router)
 {
@@ -218,7 +240,11 @@ cb_route_note_numbers(CbRouter *router)
 												 &router->numbers[i]);
 }
 
-/* A router of the ranges as they are, NULL: the index is not attached. */
+/*
+ * A router of the ranges as they are, with one use, the caller's; NULL: the index
+ * is not attached.  No LWLock is held; shares set->lock for a moment, in which
+ * nothing is allocated, so the number of buckets is guessed before it.
+ */
 static CbRouter *
 cb_route_read(Relation rel, CbBucketSet *set)
 {

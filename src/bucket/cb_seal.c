@@ -4,7 +4,13 @@
  *	  Taking chunks for a flush, and out of their buckets after it.
  *
  * Chunks are owned by one flusher at a time.  They stay in their lists, and so
- * readable, until all of their entries are in the tree.
+ * readable, until all of their entries are in the tree or in runs (I1).
+ *
+ * Owners come under the publish lock, set->lock and the bucket's, and go without
+ * a lock: so whoever has one of the bucket set's exclusively, and finds no owner,
+ * knows that none comes.  Chunks leave a list under set->lock, shared, and the
+ * bucket's, exclusively; readers that have no lock are told by the bucket's count
+ * of removals, which is odd meanwhile (I2_REMOVALS).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +21,10 @@
 #include "bucket/cb_bucket.h"
 #include "miscadmin.h"
 
-/* Shares set->lock; false, without it: the attachment is gone. */
+/*
+ * Shares set->lock; false, without it: the attachment is gone.  Of the bucket
+ * set's locks the publish lock alone may be held on entry.
+ */
 static bool
 cb_seal_lock(CbBucketSet *set, uint64 attach_id)
 {
@@ -26,7 +35,11 @@ cb_seal_lock(CbBucketSet *set, uint64 attach_id)
 	return false;
 }
 
-/* Owns what nobody owns; publish, set->lock and bucket lock are held. */
+/*
+ * Owns what nobody owns; publish, set->lock and bucket lock are held.  The slot
+ * has room for all that a list can have.  The chunk that takes entries is sealed:
+ * nobody is about to fill it, as that needs the publish lock (I1_SEAL).
+ */
 static int
 cb_seal_take(CbBucket *bucket, CbPoolChunk **chunks)
 {
@@ -85,7 +98,10 @@ cb_bucket_seal(CbBucketSet *set, uint64 attach_id, uint32 number,
 	return n;
 }
 
-/* Takes an owned chunk out of a bucket's list, if it is there. */
+/*
+ * Takes an owned chunk out of a bucket's list, if it is there.  The bucket's lock
+ * is held exclusively.
+ */
 static void
 cb_seal_unlink(CbBucket *bucket, CbPoolChunk *chunk, TimestampTz now)
 {
@@ -103,7 +119,11 @@ cb_seal_unlink(CbBucket *bucket, CbPoolChunk *chunk, TimestampTz now)
 	(void) cb_chunk_release(&chunk->chunk); /* the owner's hold is left */
 }
 
-/* Takes owned chunks out of a bucket's list; set->lock is shared. */
+/*
+ * Takes owned chunks out of a bucket's list; set->lock is shared, the bucket's is
+ * taken for a moment.  The count of removals is odd before the list changes, and
+ * even when that is over.
+ */
 static void
 cb_seal_unlink_all(CbBucket *bucket, CbPoolChunk **chunks, int n,
 				   TimestampTz now)
@@ -117,6 +137,10 @@ cb_seal_unlink_all(CbBucket *bucket, CbPoolChunk **chunks, int n,
 	LWLockRelease(&bucket->lock);
 }
 
+/*
+ * Is any of these chunks in a list still?  They are owned by this backend, and
+ * set->lock is shared, so nobody else counts their lists.
+ */
 static bool
 cb_seal_is_listed(CbPoolChunk **chunks, int n)
 {
@@ -178,6 +202,7 @@ cb_bucket_get_place(uint32 number, uint64 attach_id)
 
 /*
  * Notes it, for this attachment alone; later ones of the bucket do not see it.
+ * Takes the bucket's lock for a moment.
  */
 void
 cb_bucket_set_place(uint32 number, uint64 attach_id, const CbRangePlace *place)
@@ -268,7 +293,10 @@ cb_bucket_positions(CbBucketSet *set, uint64 attach_id,
 	return true;
 }
 
-/* How many of a bucket's chunks nobody owns. */
+/*
+ * How many of a bucket's chunks nobody owns; that can change at once.  set->lock
+ * is shared; takes the bucket's, shared, for a moment.
+ */
 static uint32
 cb_seal_count_free(CbBucket *bucket)
 {
@@ -322,7 +350,9 @@ cb_bucket_find_fullest(CbBucketSet *set, uint64 attach_id)
  * A bucket with a chunk whose first entry lies below pos, and that nobody
  * owns, or CB_NONE; *owned: a chunk with such an entry is being flushed by
  * others, so the caller may wait for set->cv.  failing: may it be a bucket
- * that fails?  Takes set->lock and buckets' locks, shared.
+ * that fails?  Takes set->lock and buckets' locks, shared.  Who will wait
+ * prepares to sleep before the call: an owner that lets go after the look wakes
+ * it then.
  */
 uint32
 cb_bucket_find_below(CbBucketSet *set, uint64 attach_id, CbPos pos, bool failing,

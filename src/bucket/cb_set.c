@@ -84,7 +84,8 @@ typedef struct CbSetKey
 /* What a backend remembers of an index here, as long as its CbRelCache. */
 typedef struct CbSetCache
 {
-	uint64		set_gen;		/* when it looked for the bucket set, ... */
+	uint64		set_gen;		/* table_gen when it looked for the bucket
+								 * set, ... */
 	CbBucketSet *set;			/* ... and what it found */
 	CbEmptyJournal empty;		/* when the journal was empty without a set */
 	TimestampTz attach_at;		/* when it tried to attach, if in vain, or 0 */
@@ -142,7 +143,11 @@ cb_set_share(CbBucketSet *set)
 	LWLockAcquire(&set->lock, LW_SHARED);
 }
 
-/* The publish lock is held, so nobody else is here. */
+/*
+ * Takes set->lock, EXCL, of which others have a part: closes the gate, so that it
+ * waits once for each of them (I9_GATE).  The publish lock is held, so nobody else
+ * is here; those who wait for the gate have no lock of the bucket set.
+ */
 static void
 cb_set_exclude(CbBucketSet *set)
 {
@@ -198,13 +203,20 @@ cb_set_begin_change(CbBucketSet *set)
 
 /* ---------- finding ---------- */
 
+/*
+ * What this backend remembers of the index.  It is cb_rel_cache()'s, and goes with
+ * that: to be asked for anew after a relation was locked or a catalog read.
+ */
 static inline CbSetCache *
 cb_set_cache(Relation rel)
 {
 	return (CbSetCache *) cb_rel_cache(rel)->upper;
 }
 
-/* The table lock is held. */
+/*
+ * The bucket set that the table has for this file, of whatever build, or NULL.
+ * The table lock is held, and keeps the answer.
+ */
 static CbBucketSet *
 cb_set_look_up(const RelFileLocator *file)
 {
@@ -356,7 +368,10 @@ cb_set_attachment(CbBucketSet *set, Relation rel, CbPos *from)
 
 /* ---------- detaching ---------- */
 
-/* Under a lock of the bucket set; while that is exclusive none can come. */
+/*
+ * Does anybody own a chunk of its buckets?  Both locks are held: no owner can
+ * come, but one can go, and then has done its last with the chunk.
+ */
 static bool
 cb_set_has_owner(const CbBucketSet *set)
 {
@@ -373,7 +388,12 @@ cb_set_has_owner(const CbBucketSet *set)
 	return false;
 }
 
-/* Locked to be changed; nobody owns a chunk. */
+/*
+ * Gives up all buckets: from ATTACHED to EMPTY.  Both locks are held, and nobody
+ * owns a chunk.  What readers have pinned is freed when they let go.  attach_id
+ * and the count of changes come first, for those who read without a lock
+ * (I2_LAYOUT).  Waits for nothing, cannot fail.
+ */
 static void
 cb_set_clear(CbBucketSet *set)
 {
@@ -400,7 +420,10 @@ cb_set_clear(CbBucketSet *set)
 	set->state = CB_SET_EMPTY;
 }
 
-/* Locked to be changed, which it gives up. */
+/*
+ * Detaches as cb_set_detach(), with both locks held, which it has released on
+ * return.
+ */
 static bool
 cb_set_detach_locked(CbBucketSet *set, uint64 attach_id)
 {
@@ -518,6 +541,11 @@ cb_set_show_error(CbBucketSet *set, uint64 attach_id, const char *message)
  */
 #define CB_SET_JOURNAL_PART	10
 
+/*
+ * Bytes that the journal may have at the index's present size: two pools of them
+ * at most, but never less than the setting.  Asks the file system for the size,
+ * so it can raise an error.
+ */
 static uint64
 cb_set_journal_limit(Relation rel)
 {
@@ -609,8 +637,10 @@ cb_set_may_ask(CbBucketSet *set)
 }
 
 /*
- * Detaches and removes; table lock EXCL.  False: a chunk has an owner, or it
- * is locked, and not to wait.
+ * Detaches and removes; table lock EXCL, then both of the bucket set, which are
+ * released on return.  False: a chunk has an owner, or it is locked, and not to
+ * wait.  True: it is free, its shared copy is gone, and the file's counter tells
+ * those who remember it.
  */
 static bool
 cb_set_remove(CbBucketSet *set, bool wait)
@@ -657,7 +687,10 @@ cb_set_forget_file(RelFileLocator file)
 	LWLockRelease(&cb_pool->table_lock);
 }
 
-/* The same for all bucket sets of a database. */
+/*
+ * The same for all bucket sets of a database, which has been dropped or moved.
+ * The table lock is held all the time.
+ */
 void
 cb_set_forget_database(Oid dboid)
 {
@@ -703,8 +736,10 @@ cb_set_take_free(void)
 }
 
 /*
- * Gives a free bucket set to the index; table lock EXCL.  False: the table has
- * no room, or it is locked, and not to wait.
+ * Gives a free bucket set to the index; table lock EXCL, then both of the bucket
+ * set, which are released on return.  False: the table has no room, or it is
+ * locked, and not to wait.  build_id was looked up before, as no page is read
+ * under these locks.
  */
 static bool
 cb_set_enter(CbBucketSet *set, Relation rel, const uint8 *build_id, bool wait)
@@ -792,6 +827,7 @@ cb_set_find_or_make(Relation rel)
 
 /* ---------- attaching ---------- */
 
+/* what is found out before the locks are taken, for what is done under them */
 typedef struct CbAttach
 {
 	Relation	rel;
@@ -801,11 +837,15 @@ typedef struct CbAttach
 	bool		has_ranges;
 	uint64		journal_limit;
 	TimestampTz now;
-	int			nfences;
-	IndexTuple *fences;
+	int			nfences;		/* one less than buckets that are wanted */
+	IndexTuple *fences;			/* their lower bounds, but the first's */
 } CbAttach;
 
-/* Takes both locks if there is something to attach; false: neither is held. */
+/*
+ * Takes both locks, before the append lock, if there is something to attach;
+ * false: neither is held.  Not if another has attached it, or it was removed,
+ * since it was found; nor if one of them is not free, and it is not to wait.
+ */
 static bool
 cb_attach_lock(void *arg)
 {
@@ -821,8 +861,9 @@ cb_attach_lock(void *arg)
 }
 
 /*
- * Makes the list of buckets; fewer than wanted if they run out, false if there
- * are none at all.  The bucket set is locked, EXCL.
+ * Makes the list of buckets, which have no chunks; fewer than wanted if they
+ * run out, false if there are none at all.  Both locks are held, and ranges are
+ * being changed; waits for nothing, cannot fail.
  */
 static bool
 cb_attach_make_buckets(CbAttach *attach)
@@ -856,7 +897,9 @@ cb_attach_make_buckets(CbAttach *attach)
 /*
  * Under the bucket set's locks and the append lock: head is where the next
  * entry will be.  Appends nothing; if there are no buckets to be had the
- * bucket set stays as it is.
+ * bucket set stays as it is.  What lies below head is read from the journal's
+ * copies; what comes from now on the buckets have (I7).  attach_id comes last:
+ * there is no router of this attachment before the locks are free.
  */
 static int
 cb_attach_at_head(void *arg, int first, int n, CbPos head)
@@ -889,6 +932,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	return 0;
 }
 
+/* Releases what cb_attach_lock() took, when the append lock is free again. */
 static void
 cb_attach_unlock(void *arg)
 {
@@ -901,7 +945,10 @@ static const CbAppendSink cb_attach_sink = {
 	.unlock = cb_attach_unlock
 };
 
-/* How many buckets to begin with: a fair share of the pool. */
+/*
+ * How many buckets to begin with: a fair share of the pool, by how many indexes
+ * are attached now.  A look without locks.
+ */
 static int
 cb_attach_count_buckets(void)
 {
@@ -918,7 +965,10 @@ cb_attach_count_buckets(void)
 	return Max(1, Min(share, CB_SET_MAX_BUCKETS / 2));
 }
 
-/* Keeps max of the fences, evenly: other indexes want buckets as well. */
+/*
+ * Keeps max of the fences, evenly: other indexes want buckets as well.  Those
+ * left out stay in their memory context.
+ */
 static void
 cb_attach_thin_fences(CbAttach *attach, int max)
 {
@@ -933,7 +983,9 @@ cb_attach_thin_fences(CbAttach *attach, int max)
 
 /*
  * The bounds of its first buckets: those of its ranges, if they are enough, so
- * that a bucket's entries make few runs; else separators of the tree.
+ * that a bucket's entries make few runs; else separators of the tree.  palloc'd,
+ * in key order, none larger than a bucket's fence may be.  Reads pages, so errors
+ * can be raised; no LWLock is held, no comparison runs.
  */
 static void
 cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber ranges)
@@ -950,7 +1002,11 @@ cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber ranges)
 												   &attach->nfences);
 }
 
-/* May this index have buckets at all? */
+/*
+ * May this index have buckets at all?  Neither in recovery, nor where others do
+ * not know of it, nor if its options or its comparisons do not allow it (C12).
+ * May read catalogs, and raise an error.
+ */
 static bool
 cb_attach_is_possible(Relation rel)
 {
@@ -962,7 +1018,10 @@ cb_attach_is_possible(Relation rel)
 		cb_is_buffered(rel);
 }
 
-/* Not again at once if it did not work: it costs something. */
+/*
+ * Is it time to try?  Not again at once if it did not work: it costs something.
+ * Notes the try; who succeeds takes that back.
+ */
 static bool
 cb_attach_is_time(Relation rel)
 {

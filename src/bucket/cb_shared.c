@@ -43,6 +43,10 @@
  * After an error, or the end of the process, what is listed stays, and what is
  * not is freed with the slot; after a kill all shared memory begins anew.
  *
+ * Locks: comparisons run, pages are read and memory is allocated with none held.
+ * Then both locks of the bucket set are taken, for a few stores and the chunks of
+ * runs that go.  Readers share set->lock for as long as it takes to pin 8 runs.
+ *
  * Who needs what a builder is at waits, for a second at most.  Then, or where
  * the pool has no room, a scan reads the rest by itself (cb_copy.c).  A scan
  * for one value neither waits nor builds at first: it goes through the
@@ -81,6 +85,10 @@
 /* a copy not used for so long may be given up for another index's */
 #define CB_SHARED_IDLE_MS	1000
 
+/*
+ * What the builder is at, in its own memory.  upto, block and full are of the
+ * copy as it was looked at last, then of what is to be installed.
+ */
 typedef struct CbSharedBuild
 {
 	CbKeyDesc  *kd;
@@ -99,7 +107,10 @@ static CbBucketSet *cb_shared_building = NULL;
 
 /* ---------- the list of runs ---------- */
 
-/* Lets go of a run that was listed; both locks are held. */
+/*
+ * Lets go of a run that was listed; both locks are held.  Who has it pinned keeps
+ * it; the last one frees it.  Waits for nothing, cannot fail.
+ */
 static void
 cb_shared_drop_run(uint32 directory)
 {
@@ -177,8 +188,9 @@ cb_shared_evict(const CbBucketSet *keep, bool idle)
 /* ---------- building ---------- */
 
 /*
- * Locks the bucket set to change the copy; false, without a lock: it has been
- * given up.
+ * Takes both locks of the bucket set, waiting for them, to change the copy;
+ * false, without a lock: it has been given up, or is another index's by now.
+ * Comparisons are over (I7_SHAREDMERGE).
  */
 static bool
 cb_shared_lock(const CbSharedBuild *build)
@@ -193,7 +205,9 @@ cb_shared_lock(const CbSharedBuild *build)
 
 /*
  * Leaves out what the tail has passed, and finds out where to go on.  False:
- * the copy has been given up.
+ * the copy has been given up.  The tail is read before the locks are taken, so
+ * it may have moved on since: then a run is kept that need not be.  Errors can be
+ * raised; both locks are held for a moment.
  */
 static bool
 cb_shared_look(CbSharedBuild *build)
@@ -231,7 +245,9 @@ cb_shared_look(CbSharedBuild *build)
 
 /*
  * Puts a run, if any, in the place of the newest n, and notes how far the copy
- * reaches.  False: it has been given up.
+ * reaches.  False: it has been given up.  The list takes a hold of its own; the
+ * builder's goes with its slot.  Both locks are held for a moment, in which
+ * readers find the old runs or the new one.
  */
 static bool
 cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
@@ -258,7 +274,9 @@ cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
 /*
  * Pins the newest runs that are to be merged into one: as many as are not much
  * longer than those before them together, two at least.  Returns how many; 0:
- * the copy has been given up, or one run cannot have what two have.
+ * the copy has been given up, or one run cannot have what two have.  The slot has
+ * room for the pins.  While they are merged nobody else changes the list but to
+ * give it up, as there is one builder.
  */
 static int
 cb_shared_pin_newest(const CbSharedBuild *build, const CbSharedRun **runs)
@@ -286,7 +304,10 @@ cb_shared_pin_newest(const CbSharedBuild *build, const CbSharedRun **runs)
 	return n >= 2 ? n : 0;
 }
 
-/* Makes the runs fewer; false: there is no room, or no copy any more. */
+/*
+ * Makes the runs fewer; false: there is no room, or no copy any more.  No lock is
+ * held; comparisons run.
+ */
 static bool
 cb_shared_merge(const CbSharedBuild *build)
 {
@@ -311,6 +332,10 @@ cb_shared_merge(const CbSharedBuild *build)
 #define CB_SHARED_MIN_PAGES		16
 #define CB_SHARED_MAX_PAGES		1024	/* a worker does not look up meanwhile */
 
+/*
+ * How many pages of the journal are sorted at a time: what memory takes, but no
+ * more than a run of the pool can have.
+ */
 static uint64
 cb_shared_piece(void)
 {
@@ -322,8 +347,9 @@ cb_shared_piece(void)
 }
 
 /*
- * Adds a piece of the journal to the copy; *more: it goes on behind that.
- * False: there is no room, or no copy any more.
+ * Adds a piece of the journal to the copy; *more: it goes on behind that, or the
+ * tail has passed it.  False: there is no room, or no copy any more.  No lock is
+ * held; comparisons run, and errors can be raised: the copy stays as it was.
  */
 static bool
 cb_shared_add_piece(CbSharedBuild *build, bool *more)
@@ -396,7 +422,8 @@ cb_shared_must_pause(TimestampTz began, int slice_ms)
  * Builds up to the journal's head, or the limit; false: there is no room, or
  * the slice is over, and then it is asked for again.  Memory that one piece has
  * taken serves the next one: to get it from the operating system takes longer
- * than to sort.
+ * than to sort.  After an error it goes with the current context, and the caller
+ * releases the slot.
  */
 static bool
 cb_shared_build(CbSharedBuild *build, int slice_ms)
@@ -434,7 +461,7 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 
 /* ---------- one builder at a time ---------- */
 
-/* Was there no room a moment ago? */
+/* Was there no room a moment ago?  A hint: takes no lock. */
 static bool
 cb_shared_has_failed(const CbBucketSet *set)
 {
@@ -445,6 +472,11 @@ cb_shared_has_failed(const CbBucketSet *set)
 									CB_SHARED_RETRY_MS);
 }
 
+/*
+ * Lets another process build, and wakes those who wait; nothing if this one does
+ * not build.  A release: who takes over sees what was done.  Takes no lock and
+ * cannot fail: called after errors, and when the process ends (B3).
+ */
 static void
 cb_shared_end_build(void)
 {
@@ -457,13 +489,17 @@ cb_shared_end_build(void)
 	ConditionVariableBroadcast(&set->cv);
 }
 
+/* The process ends, maybe as the builder; a before_shmem_exit callback. */
 static void
 cb_shared_exit(int code, Datum arg)
 {
 	cb_shared_end_build();
 }
 
-/* Becomes the builder; false: another process is. */
+/*
+ * Becomes the builder, until cb_shared_end_build(); false: another process is.
+ * By compare and swap, with no lock; a process builds one copy at a time.
+ */
 static bool
 cb_shared_begin_build(CbBucketSet *set)
 {
@@ -481,7 +517,11 @@ cb_shared_begin_build(CbBucketSet *set)
 	return true;
 }
 
-/* Waits for the builder to be done; false: it takes long, or another did. */
+/*
+ * Waits for the builder to be done; false: it takes long, or another did.  Then
+ * this process does not wait again for some time, for any copy.  No LWLock is
+ * held; can be interrupted.
+ */
 static bool
 cb_shared_wait(CbBucketSet *set)
 {
@@ -597,7 +637,11 @@ cb_shared_note_use(CbBucketSet *set)
 		set->used_at = now;
 }
 
-/* Is the page still as it was when the copy was made? */
+/*
+ * Is the page still as it was when the copy was made?  While it is the journal's
+ * it does not change, so its LSN tells.  True if none was noted.  No lock is held;
+ * the page is share-locked for a moment, and errors can be raised.
+ */
 static bool
 cb_shared_is_of(Relation rel, const CbJournalPage *full)
 {
@@ -622,7 +666,8 @@ cb_shared_is_of(Relation rel, const CbJournalPage *full)
  * At a backend's first use of a copy: a file can have been replaced by another
  * with the same name and build id (a database made again, U22), of which no
  * standby is told otherwise.  Then the page is another, as it is if the tail has
- * passed it, and the copy is given up.
+ * passed it, and the copy is given up.  No LWLock is held on entry; waits for
+ * both locks of the bucket set if it is, else shares set->lock for a moment.
  */
 static void
 cb_shared_check(Relation rel, CbBucketSet *set)

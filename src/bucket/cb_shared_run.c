@@ -47,7 +47,10 @@ cb_shared_run_max_members(void)
 		sizeof(CbSharedMember);
 }
 
-/* Where there are buckets half of the pool is theirs. */
+/*
+ * May runs take one more chunk?  Where there are buckets half of the pool is
+ * theirs; in recovery there are none.  A hint: builders of other copies ask, too.
+ */
 static bool
 cb_shared_may_grow(void)
 {
@@ -56,8 +59,8 @@ cb_shared_may_grow(void)
 }
 
 /*
- * A chunk for the run, CB_NONE: no room.  For it the copy of another index
- * goes that was not used for longest.
+ * A chunk for the run, held once; CB_NONE: no room.  For it the copy of another
+ * index goes that was not used for longest.  No LWLock is held; waits for none.
  */
 static uint32
 cb_shared_open_chunk(const CbSharedWriter *writer)
@@ -71,7 +74,11 @@ cb_shared_open_chunk(const CbSharedWriter *writer)
 	return number;
 }
 
-/* Begins a run; false: no room.  The slot has room for a pin. */
+/*
+ * Begins a run; false: no room.  The slot has room for a pin.  From here on the
+ * directory is the slot's, and its members go with it (B3): so it is RETIRED
+ * already, and says that it is a directory, before the slot has it.
+ */
 static bool
 cb_shared_begin_run(CbSharedWriter *writer, const CbKeyDesc *kd,
 					const CbBucketSet *set)
@@ -94,7 +101,10 @@ cb_shared_begin_run(CbSharedWriter *writer, const CbKeyDesc *kd,
 	return true;
 }
 
-/* Adds a member that begins with the entry; false: no room. */
+/*
+ * Adds a member that begins with the entry; false: no room.  It is the run's as
+ * soon as the run counts it: nothing can fail between that and its opening.
+ */
 static bool
 cb_shared_add_member(CbSharedWriter *writer, IndexTuple itup)
 {
@@ -114,7 +124,10 @@ cb_shared_add_member(CbSharedWriter *writer, IndexTuple itup)
 	return true;
 }
 
-/* What an entry hashes to, for the filters; no NULL is looked for by that. */
+/*
+ * What an entry hashes to, for the filters; no NULL is looked for by that.  Can
+ * raise an error (detoasting).
+ */
 static uint32
 cb_shared_hash(const CbKeyDesc *kd, IndexTuple itup)
 {
@@ -189,7 +202,10 @@ cb_shared_run_write(const CbKeyDesc *kd, const CbBucketSet *set,
 	return writer.directory;
 }
 
-/* Frees the members of a run whose directory is freed.  Waits for nothing. */
+/*
+ * Frees the members of a run whose directory is freed, by whoever had its last
+ * hold: nobody reads them.  Waits for nothing, cannot fail; any lock may be held.
+ */
 void
 cb_shared_run_free_members(CbPoolChunk *directory)
 {
@@ -217,7 +233,10 @@ typedef struct CbSharedInput
 	IndexTuple	itup;			/* its next entry */
 } CbSharedInput;
 
-/* Finds the input's next entry, from its place on; false: there is none. */
+/*
+ * Finds the input's next entry, from its place on, at tail or above; false: there
+ * is none.  Runs are pinned, and do not change: no lock is needed.
+ */
 static bool
 cb_shared_settle_input(CbSharedInput *input, CbPos tail)
 {
@@ -237,7 +256,10 @@ cb_shared_settle_input(CbSharedInput *input, CbPos tail)
 	return false;
 }
 
-/* The heap's first is the least entry, of equal ones the newest. */
+/*
+ * The heap's first is the least entry, of equal ones the newest (I11_SHAREDNEWEST).
+ * Comparisons run, and may raise an error.
+ */
 static int
 cb_shared_compare_inputs(Datum a, Datum b, void *arg)
 {
@@ -248,7 +270,10 @@ cb_shared_compare_inputs(Datum a, Datum b, void *arg)
 	return cmp != 0 ? -cmp : y->age - x->age;
 }
 
-/* Adds what the heap's inputs have; false: no room. */
+/*
+ * Adds what the heap's inputs have, of equal entries the first; false: no room.
+ * Comparisons run; can be interrupted.
+ */
 static bool
 cb_shared_add_inputs(CbSharedWriter *writer, binaryheap *heap, CbPos tail)
 {
@@ -307,7 +332,10 @@ cb_shared_run_merge(const CbKeyDesc *kd, const CbBucketSet *set,
 
 /* ---------- searching ---------- */
 
-/* Does member i begin left of the bound? */
+/*
+ * Does member i begin left of the bound?  Comparisons run, unless the directory's
+ * numbers tell: these spare the look at the member.
+ */
 static inline bool
 cb_shared_begins_left(const CbKeyDesc *kd, const CbSharedRun *run, uint32 i,
 					  const CbBound *bound)
@@ -323,7 +351,7 @@ cb_shared_begins_left(const CbKeyDesc *kd, const CbSharedRun *run, uint32 i,
 								(IndexTuple) cb_chunk_entry(cb_shared_run_member(run, i), 0)) <= 0;
 }
 
-/* How many members begin left of the bound. */
+/* How many members begin left of the bound.  Comparisons run. */
 static uint32
 cb_shared_search_members(const CbKeyDesc *kd, const CbSharedRun *run,
 						 const CbBound *bound)

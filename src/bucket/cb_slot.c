@@ -12,6 +12,10 @@
  * The chunks of a process that is killed need no care: the postmaster makes
  * shared memory anew then.
  *
+ * The stacks are the process's own, so no function here takes a lock.  They are
+ * of fixed size, as what is held is to be noted where nothing may fail: who
+ * pins or owns asks for room first (cb_slot_has_room()).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -32,6 +36,10 @@ static CbRouter *cb_slot_routers[CB_SLOT_ROUTERS];
 static CbSlotMark cb_slot;
 static bool cb_slot_registered = false;
 
+/*
+ * Gives all back at the end of the process (B3): a before_shmem_exit callback, as
+ * who waits for an owner is woken, for which the process has to be one still.
+ */
 static void
 cb_slot_exit(int code, Datum arg)
 {
@@ -101,7 +109,10 @@ cb_slot_own(CbPoolChunk *chunk)
 	return true;
 }
 
-/* Gives up a hold; the last one frees the chunk. */
+/*
+ * Gives up a hold; the last one frees the chunk.  No lock is needed: a chunk that
+ * loses its last hold is in no list any more.  Waits for nothing, cannot fail.
+ */
 static void
 cb_slot_let_go(CbPoolChunk *chunk)
 {

@@ -54,6 +54,7 @@
 /* unsorted entries of a chunk that a reader goes through one by one, at most */
 #define CB_VIEW_UNSORTED_MAX	64
 
+/* a bound, for the searches of core/cb_chunk.h */
 typedef struct CbViewProbe
 {
 	const CbKeyDesc *kd;
@@ -76,7 +77,8 @@ cb_view_is_filtered(const CbBucketView *view, uint32 chunk)
 
 /*
  * What a scan has to know of an attachment, beside what its buckets hold.  Read
- * before the bucket's list is.
+ * before the bucket's list is (I2_POSITIONS).  Without a lock what is read is
+ * good only if the attachment is the same afterwards.
  */
 static void
 cb_view_read_positions(CbBucketView *view)
@@ -138,8 +140,9 @@ cb_view_has_nothing(CbBucketView *view, const CbRouter *router, uint32 i)
 }
 
 /*
- * Copies the first entry of each chunk as the scan goes.  The bucket is locked.
- * False: a chunk is not in order, or there is no room.
+ * Copies the first entry of each chunk as the scan goes.  The bucket is locked,
+ * shared, so no order is installed meanwhile.  False: a chunk is not in order, or
+ * there is no room.
  */
 static bool
 cb_view_copy_ends(CbBucketView *view, ScanDirection dir)
@@ -172,7 +175,8 @@ cb_view_copy_ends(CbBucketView *view, ScanDirection dir)
 
 /*
  * The first of the entries that were copied becomes the view's end.  False:
- * one of them is not beyond the bound.  Comparisons run.
+ * one of them is not beyond the bound.  Comparisons run, with no lock held: the
+ * copies are the view's.
  */
 static bool
 cb_view_choose_end(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
@@ -196,8 +200,9 @@ cb_view_choose_end(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 }
 
 /*
- * Pins what the bucket's list has, as far as the scan wants it.  The bucket is
- * locked; the slot has room.
+ * Pins what the bucket's list has, as far as the scan wants it, and takes down
+ * how many entries each chunk has now, and how many in order.  The bucket is
+ * locked, shared, and set->lock: nobody unlinks.  The slot has room; cannot fail.
  */
 static void
 cb_view_pin_chunks(CbBucketView *view)
@@ -226,7 +231,8 @@ cb_view_pin_chunks(CbBucketView *view)
 /*
  * Copies the chunks' first entries, or pins the chunks, if the router is up to
  * date; false: it is not, and nothing is pinned.  No LWLock is held on entry,
- * nor on return.
+ * nor on return; shares set->lock, then the bucket's.  The order of reading is
+ * that without a lock: positions, list, spills (I2_POSITIONS, I2_SPILLS).
  */
 static bool
 cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i,
@@ -265,7 +271,7 @@ cb_view_pin(CbBucketView *view, const CbRouter *router, uint32 i,
 	return true;
 }
 
-/* Of an index without buckets. */
+/* Makes it that of an index without buckets.  Pins are the slot's to release. */
 static void
 cb_view_reset(CbBucketView *view)
 {
@@ -347,6 +353,10 @@ cb_bucket_view_is_late(const CbBucketView *view)
 
 /* ---------- sorting ---------- */
 
+/*
+ * By (key, TID), for cb_chunk_sort(); arg is the CbKeyDesc.  An error leaves the
+ * sort half-way, which has changed nothing that others see.
+ */
 static int
 cb_view_compare(const void *a, const void *b, void *arg)
 {
@@ -371,7 +381,9 @@ cb_view_lists_alone(const CbBucketView *view, const CbPoolChunk *chunk)
  * bucket's lock keeps new readers and owners out if it is the only one that
  * lists the chunk, else the bucket set's does, for which no reader waits.
  * What several buckets list takes no entries, so who publishes does not
- * matter.
+ * matter.  False: it cannot be, and the caller keeps its order.  On entry no
+ * LWLock is held; set->lock is waited for if it is to be shared, the bucket's
+ * after it; both are released on return.  Raises no error.
  */
 static bool
 cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
@@ -400,7 +412,8 @@ cb_view_install_order(CbBucketView *view, CbPoolChunk *chunk,
 
 /*
  * Is chunk i sorted rather than gone through?  Also a short part is, when
- * readers have gone through it so often that sorting would have cost less.
+ * readers have gone through it so often that sorting would have cost less.  That
+ * is counted in shared memory, without a lock: a count may be lost.
  */
 static bool
 cb_view_should_sort(CbBucketView *view, int i)
@@ -417,8 +430,9 @@ cb_view_should_sort(CbBucketView *view, int i)
 }
 
 /*
- * The order of all entries of chunk i, palloc'd; NULL if it has been made the
- * chunk's own.
+ * The order of all entries of chunk i, below its count, palloc'd; NULL if it has
+ * been made the chunk's own.  The chunk is pinned.  Comparisons run, with no lock
+ * held, before any is taken.
  */
 static uint16 *
 cb_view_sort(const CbKeyDesc *kd, CbBucketView *view, int i)
@@ -441,6 +455,10 @@ cb_view_sort(const CbKeyDesc *kd, CbBucketView *view, int i)
 
 /* ---------- searching ---------- */
 
+/*
+ * Where an entry lies as seen from the probe's bound.  An entry is never a
+ * boundary, so one of the two is true.  Comparisons run.
+ */
 static int
 cb_view_probe(const void *entry, void *arg)
 {
@@ -450,7 +468,7 @@ cb_view_probe(const void *entry, void *arg)
 		-1 : 1;
 }
 
-/* How many of the entries in this order lie left of the bound. */
+/* How many of n entries in this order lie left of the bound.  Comparisons run. */
 static uint32
 cb_view_search_order(const CbChunk *chunk, const uint16 *order, uint32 n,
 					 CbViewProbe *probe)
@@ -469,6 +487,7 @@ cb_view_search_order(const CbChunk *chunk, const uint16 *order, uint32 n,
 	return low;
 }
 
+/* Does the entry lie right of lo and left of hi?  Comparisons run. */
 static bool
 cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbBound *lo,
 				   const CbBound *hi)
@@ -477,7 +496,10 @@ cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbBound *lo,
 		cb_key_compare_bound(kd, hi, itup) <= 0;
 }
 
-/* Puts an unsorted entry into its place among the n of the range. */
+/*
+ * Puts an unsorted entry into its place among the n of the range; order is the
+ * reader's own, and has room for it.  Comparisons run.
+ */
 static void
 cb_view_insert(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order, int n,
 			   uint16 place)
@@ -491,7 +513,7 @@ cb_view_insert(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order, int n,
 	order[at] = place;
 }
 
-/* Has the unsorted part entries between the bounds? */
+/* Has the unsorted part entries between the bounds?  Comparisons run. */
 static bool
 cb_view_has_unsorted(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 					 uint32 nsorted, const CbBound *lo, const CbBound *hi)
@@ -506,7 +528,7 @@ cb_view_has_unsorted(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 
 /*
  * A copy of the range of the run, with what the unsorted part has between the
- * bounds.
+ * bounds; palloc'd in the current context.  Comparisons run.
  */
 static void
 cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
@@ -535,7 +557,10 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 	range->open = false;
 }
 
-/* The run from the near bound on, as it stands in chunk i. */
+/*
+ * The run from the near bound on, as it stands in chunk i: while that is pinned
+ * nobody else installs another order.  Comparisons run.
+ */
 static void
 cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
 					   const CbBound *near, ScanDirection dir,
@@ -554,7 +579,10 @@ cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
 	range->order = range->n > 0 ? &cb_chunk_item(chunk, from)->order : NULL;
 }
 
-/* The part between the bounds of an order of all entries. */
+/*
+ * The part between the bounds of an order of all entries, which the range points
+ * into from here on.  Comparisons run.
+ */
 static void
 cb_view_limit_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
 					uint32 n, const CbBound *lo, const CbBound *hi,

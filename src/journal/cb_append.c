@@ -10,7 +10,12 @@
  * page that we remember was truncated meanwhile.  It is locked again under the
  * append lock, only if that needs no wait (it may have become the last page),
  * and seen to be still free (M7).  No disk read or extension happens under the
- * append lock.
+ * append lock (B6).
+ *
+ * Locks: the sink's first, then the append lock, then the fresh page's, without
+ * waiting.  Of an index without a journal page the metapage is the one whose lock
+ * is the append lock; no other page of the index is locked by whoever waits for
+ * it.  All are free again before another page is read.
  *
  * A session comes to the last page from the one it appended to last, from one
  * further on that others have noted (cb_recent.h), or from the tail.  The note
@@ -42,13 +47,17 @@ typedef struct CbAppendChunk
 	PGAlignedBlock data;
 } CbAppendChunk;
 
+/* Bytes that a journal page has room for; it is locked. */
 static Size
 cb_append_page_room(Page page)
 {
 	return CB_JOURNAL_END - ((PageHeader) page)->pd_lower;
 }
 
-/* Collect as many of the entries as fit into room. */
+/*
+ * Collect as many of the entries as fit into room, as they will lie on the page;
+ * none if the first does not.
+ */
 static void
 cb_append_fill_chunk(CbAppendChunk *chunk, CbSortEntry *entries, int n, Size room)
 {
@@ -174,17 +183,22 @@ cb_redo_journal_append(XLogReaderState *record)
 /* the last page of the journal, or the metapage of an index that has none */
 typedef struct CbAppendLock
 {
-	Buffer		last;
-	Buffer		meta;
+	Buffer		last;			/* pinned; or invalid, and then ... */
+	Buffer		meta;			/* ... this is, else invalid */
 	uint64		seq;			/* of the last page, or of the first to come */
 } CbAppendLock;
 
+/*
+ * Is it a page of a journal, live or truncated?  It is locked, and may be any page
+ * of the file, or a new one.
+ */
 static bool
 cb_append_is_journal(Page page)
 {
 	return cb_page_has_id(page, CB_PAGE_ID) && CbPageIsJournal(page);
 }
 
+/* Is it the journal's page of this number?  Locks as above. */
 static bool
 cb_append_is_page(Page page, uint64 seq)
 {
@@ -195,7 +209,8 @@ cb_append_is_page(Page page, uint64 seq)
  * Go from a page of the journal to a later one that was noted as the last, if
  * it still is of the journal, so that a new session need not read all pages.
  * Numbers are never used twice: a page with a greater one comes later.
- * Share-locks that page for a moment; no lock is held besides.
+ * Share-locks that page for a moment; no lock is held besides.  Reads it, so an
+ * error can be raised.
  */
 static void
 cb_append_skip(CbJournalWalk *walk)
@@ -222,7 +237,9 @@ cb_append_skip(CbJournalWalk *walk)
  * Goes to the last page of the journal: pinned, with *seq its number.  Invalid
  * if it has none yet.  The way begins at the page that this backend remembers;
  * where that is not the journal's any more, perhaps as the index was made
- * anew, at the tail, which may move on meanwhile.
+ * anew, at the tail, which may move on meanwhile.  Share-locks one page at a
+ * time, holds no lock on return, and can raise an error; by then others may have
+ * appended a page behind it.
  */
 static Buffer
 cb_append_find_last(Relation rel, uint64 *seq)
@@ -265,7 +282,8 @@ cb_append_find_last(Relation rel, uint64 *seq)
 
 /*
  * Pin the journal's last page as it is now, or the metapage if the index has
- * no journal page.  hint: the page that we remember will do, unseen.
+ * no journal page.  hint: the page that we remember will do, unseen.  No lock is
+ * held: what has to be read from disk for the append lock is so here (B6).
  */
 static void
 cb_append_find_lock(Relation rel, bool hint, CbAppendLock *lock)
@@ -287,7 +305,8 @@ cb_append_find_lock(Relation rel, bool hint, CbAppendLock *lock)
 /*
  * Lock what was pinned; false, and not locked: the journal has gone on since.
  * A page that is only remembered may be something else by now: don't wait for
- * its lock.
+ * its lock (I9).  The sink's locks are held, and nothing is read from disk.  That
+ * the metapage is sound was seen a moment before, when the tail was read.
  */
 static bool
 cb_append_try_lock(Relation rel, bool hint, CbAppendLock *lock)
@@ -311,7 +330,7 @@ cb_append_try_lock(Relation rel, bool hint, CbAppendLock *lock)
 	return is_last;
 }
 
-/* Gives up the pin of what was not locked, or is not any more. */
+/* Gives up the pin of what was not locked, or is not any more; cannot fail. */
 static void
 cb_append_unpin_lock(CbAppendLock *lock)
 {
@@ -320,7 +339,7 @@ cb_append_unpin_lock(CbAppendLock *lock)
 
 /*
  * Unlocks the append lock first, then lets the sink release its locks, then
- * unpins.
+ * unpins.  Cannot fail.
  */
 static void
 cb_append_release_lock(CbAppendLock *lock, const CbAppendSink *sink, void *arg)
@@ -376,7 +395,10 @@ cb_append_take_lock(Relation rel, CbAppendLock *lock, const CbAppendSink *sink,
 	}
 }
 
-/* The position behind the journal's last entry; the append lock is held. */
+/*
+ * The position behind the journal's last entry, or of the first to come; the
+ * append lock is held, and keeps the answer.
+ */
 static CbPos
 cb_append_lock_head(const CbAppendLock *lock)
 {
@@ -417,7 +439,8 @@ typedef struct CbAppend
 	int			done;
 	const CbAppendSink *sink;
 	void	   *arg;
-	Buffer		fresh;			/* a pinned page to go on with, if valid */
+	Buffer		fresh;			/* a pinned page to go on with, if valid; not
+								 * locked but by cb_append_claim() */
 	CbPos		tail;			/* below this, fresh was a free page */
 	bool		want_fresh;		/* there must be one */
 	bool		stopped;		/* by the sink */
@@ -427,7 +450,7 @@ typedef struct CbAppend
  * Lock the fresh page under the append lock.  False: it cannot be used any
  * more.  Standbys were told of its reuse when it was obtained.  A page that
  * others have used and deleted since is not free, as our snapshot or
- * transaction id is older than that.
+ * transaction id is older than that.  Waits for no page (M7), raises no error.
  */
 static bool
 cb_append_claim(CbAppend *append)
@@ -440,7 +463,10 @@ cb_append_claim(CbAppend *append)
 	return false;
 }
 
-/* Give a fresh page back that was not used; it is not locked. */
+/*
+ * Give a fresh page back that was not used, if there is one; it is not locked, nor
+ * is any other.  After an error the pin goes by itself, and VACUUM finds the page.
+ */
 static void
 cb_append_drop_fresh(CbAppend *append)
 {
@@ -455,7 +481,8 @@ cb_append_drop_fresh(CbAppend *append)
 /*
  * Append what goes to one page: the last one, or (*is_new) the fresh one,
  * which is locked.  The append lock and the sink's locks are held, and stay
- * so.  Returns the number of entries.
+ * so.  Returns the number of entries, 0 if the sink wants none.  Nothing in here
+ * can fail but what ends the server (I6).
  */
 static int
 cb_append_to_page(CbAppend *append, CbAppendLock *lock, bool is_new)
@@ -493,7 +520,8 @@ cb_append_to_page(CbAppend *append, CbAppendLock *lock, bool is_new)
 
 /*
  * Append what goes to the next page that has room, and release the append
- * lock.  No lock is held, on entry or on return.
+ * lock.  No lock is held, on entry or on return.  If a fresh page is needed, and
+ * there is none that can be used, nothing is appended, and want_fresh says so.
  */
 static void
 cb_append_some(CbAppend *append)
@@ -546,7 +574,10 @@ cb_append_get_fresh(CbAppend *append)
 	append->tail = meta.journal_tail;
 }
 
-/* The journal's length, in bytes, as far as this backend knows. */
+/*
+ * The journal's length, in bytes of whole pages, from the tail to the last page
+ * that this backend knows of.  A hint: no page is read.
+ */
 static uint64
 cb_append_journal_length(Relation rel)
 {

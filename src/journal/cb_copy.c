@@ -35,6 +35,11 @@
  * begins with another piece.  A piece does not outlive a rescan, nor the
  * return to a mark, nor a turn.
  *
+ * Copies are the backend's own, so nothing here is locked but pages, one at a
+ * time, while their bytes are copied.  Comparisons may run SQL, and that may come
+ * here for another index: so a copy that is being extended is busy, and left
+ * alone by all (C11).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -98,8 +103,9 @@ cb_copy_clear(CbCopy *copy)
 }
 
 /*
- * Keep one of equal entries: the one that is in the journal longest.  Of an
- * earlier one the TID can have been used again, so its bytes can differ.
+ * Keep one of equal entries, which are sorted: the one that is in the journal
+ * longest.  Of an earlier one the TID can have been used again, so its bytes can
+ * differ (I11_NEWEST).  Returns how many are kept.  Comparisons run.
  */
 static int
 cb_copy_drop_duplicates(const CbKeyDesc *kd, CbSortEntry *entries, int n)
@@ -163,8 +169,8 @@ cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
 }
 
 /*
- * Copy the entries of a run that lie at tail or above to out; returns how
- * many.
+ * Copy the entries of a run that lie at tail or above to out, their tuples to
+ * *bytes, which is left behind them; returns how many.
  */
 static int
 cb_copy_take(CbJournalRun *run, CbPos tail, CbSortEntry *out, char **bytes)
@@ -186,6 +192,7 @@ cb_copy_take(CbJournalRun *run, CbPos tail, CbSortEntry *out, char **bytes)
 	return n;
 }
 
+/* Bytes that all tuples of a run take at most, as cb_copy_take() lays them. */
 static Size
 cb_copy_run_size(CbJournalRun *run)
 {
@@ -197,8 +204,9 @@ cb_copy_run_size(CbJournalRun *run)
 }
 
 /*
- * One run of what two hold at tail or above; NULL if that is nothing.  They
- * are left as they are.
+ * One run of what two hold at tail or above, with one reference; NULL if that is
+ * nothing.  They are left as they are.  Comparisons run; after an error nothing
+ * of it is left.
  */
 static CbJournalRun *
 cb_copy_merge(const CbKeyDesc *kd, CbJournalRun *a, CbJournalRun *b, CbPos tail)
@@ -238,7 +246,10 @@ cb_copy_merge(const CbKeyDesc *kd, CbJournalRun *a, CbJournalRun *b, CbPos tail)
 	return run;
 }
 
-/* Keep the runs few, each at least twice as large as the next. */
+/*
+ * Keep the runs few, each at least twice as large as the next, and fewer than a
+ * copy can have.  Comparisons run; after an error the copy has all that it had.
+ */
 static void
 cb_copy_compact(const CbKeyDesc *kd, CbCopy *copy, CbPos tail)
 {
@@ -259,7 +270,10 @@ cb_copy_compact(const CbKeyDesc *kd, CbCopy *copy, CbPos tail)
 	}
 }
 
-/* Runs that lie wholly below the tail are in the tree. */
+/*
+ * Drops the runs that lie wholly below the tail: they are in lower levels.  Scans
+ * keep those that they hold.  Cannot fail.
+ */
 static void
 cb_copy_drop_below(CbCopy *copy, CbPos tail)
 {
@@ -340,7 +354,9 @@ cb_copy_clear_others(CbCopy *keep)
 
 /*
  * Append what the journal holds from copy->pos on to the copy, as a run.
- * False: a page was recycled under us, and the tail has moved past it.
+ * False: a page was recycled under us, and the tail has moved past it (I11).  It
+ * has room for a run.  Comparisons run; after an error, or false, the copy is as
+ * it was.
  */
 static bool
 cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
@@ -422,7 +438,10 @@ cb_copy_begin_at(CbCopy *copy, CbPos pos, BlockNumber block)
 /*
  * Bring the copy up to the journal's head or the limit, from a position on, or
  * from the tail, if that is beyond it.  False: that would be more than npages
- * pages.
+ * pages.  *copy_p is the backend's, true or false.
+ *
+ * In recovery redo's count is read before the tail, and kept only if the copy has
+ * all up to the head: what is replayed later is counted later (I11_REPLAYED).
  */
 static bool
 cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
@@ -463,7 +482,10 @@ cb_copy_refresh(const CbKeyDesc *kd, Snapshot snapshot, CbPos from,
 	}
 }
 
-/* Drops the references; the end of the CbUpper's memory context. */
+/*
+ * Drops the references; the end of the CbUpper's memory context, also after an
+ * error.  Cannot fail.
+ */
 static void
 cb_copy_release(void *arg)
 {
@@ -601,15 +623,15 @@ typedef struct CbCopyPiece
 	ScanDirection dir;
 	const uint32 *hash;			/* of the one value that is wanted, or NULL */
 	MemoryContext cxt;			/* of the entries */
-	CbSortEntry *entries;
+	CbSortEntry *entries;		/* in the journal's order, or sorted and cut */
 	int			n;
 	int			allocated;
-	Size		bytes;
+	Size		bytes;			/* of them and their tuples */
 	IndexTuple	end;			/* the nearest entry that is left out, or NULL;
 								 * in memory of its own */
 } CbCopyPiece;
 
-/* Makes it empty. */
+/* Makes it empty, with memory of its own, a child of the current context. */
 static void
 cb_piece_begin(CbCopyPiece *piece)
 {
@@ -623,7 +645,10 @@ cb_piece_begin(CbCopyPiece *piece)
 	piece->bytes = 0;
 }
 
-/* Is the entry beyond the bound, and not beyond what is left out? */
+/*
+ * Is the entry beyond the bound, and not beyond what is left out?  Comparisons
+ * run.
+ */
 static bool
 cb_piece_wants(const CbCopyPiece *piece, IndexTuple itup)
 {
@@ -635,6 +660,7 @@ cb_piece_wants(const CbCopyPiece *piece, IndexTuple itup)
 		cb_key_compare(piece->kd, itup, piece->end) * piece->dir < 0;
 }
 
+/* Adds a copy of the entry, and of its tuple, in the piece's memory. */
 static void
 cb_piece_add(CbCopyPiece *piece, const CbSortEntry *entry)
 {
@@ -654,7 +680,11 @@ cb_piece_add(CbCopyPiece *piece, const CbSortEntry *entry)
 	piece->bytes += size + sizeof(CbSortEntry);
 }
 
-/* Leaves out all but the nearest entries. */
+/*
+ * Leaves out all but the nearest entries, and notes the first that is left out:
+ * there the piece ends.  What is kept is copied, so that the memory of the rest
+ * can go.  Comparisons run.
+ */
 static void
 cb_piece_cut(CbCopyPiece *piece)
 {
@@ -716,7 +746,11 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 	return complete;
 }
 
-/* The entries that were read become a run that the result has. */
+/*
+ * The entries that were read become a run that the result has, and nobody else.
+ * It lives in the current memory context, the run in that of all copies.
+ * Comparisons run.
+ */
 static CbUpper *
 cb_piece_make_upper(CbCopyPiece *piece, CbPos from, CbPos tail)
 {

@@ -8,6 +8,10 @@
  * of all leaves that got the entries (I1), and before VACUUM removes anything
  * (I4).
  *
+ * The pages that a truncation leaves are not changed: their numbers tell that
+ * they are free.  They go to the free space map after the record; whoever takes
+ * one looks at the tail (A13).  What a crash keeps out of the map VACUUM finds.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -53,7 +57,10 @@ cb_journal_read_all(const CbKeyDesc *kd, CbPos limit, CbJournalBatch *batch)
 	batch->entries = reader.entries;
 }
 
-/* The metapage is locked exclusively, or replayed. */
+/*
+ * Sets the tail and its page; both or neither, for readers.  The metapage is
+ * locked exclusively, in a critical section, or replayed.
+ */
 static void
 cb_drain_set_tail(Page page, CbPos tail, BlockNumber tail_block)
 {
@@ -64,7 +71,8 @@ cb_drain_set_tail(Page page, CbPos tail, BlockNumber tail_block)
 }
 
 /*
- * Within the critical section that has changed the metapage, which is locked.
+ * Logs the new tail.  Within the critical section that has changed the metapage,
+ * which is locked; the page's LSN is set.
  */
 static void
 cb_drain_log(Buffer buf, CbPos tail, BlockNumber tail_block)

@@ -9,6 +9,17 @@
  * journal page if it has the expected sequence number; readers check that
  * under the page lock, since truncated pages are reused.
  *
+ * Invariants:
+ *	a) Along the right links numbers go up by one, and no build uses one twice;
+ *	   so positions are in the order of appending.
+ *	b) While a page has its number, what it has below its end does not change.
+ *	   It gets its right link once, in the record of its successor's first
+ *	   entries; from then on nothing of it changes.
+ *	c) The tail lies between two entries, or at the head, and only rises.  A
+ *	   page with a smaller number than the tail's is free.
+ *	d) The last page is never given up: an index without one has had no entry
+ *	   here since it was built.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef CB_JOURNAL_H
@@ -19,7 +30,7 @@
 
 /*
  * One immutable sorted part of a backend's private copy.  Kept alive by the
- * references of the copy and of scans.
+ * references of the copy and of scans, which the backend counts without a lock.
  */
 typedef struct CbJournalRun
 {
@@ -42,7 +53,8 @@ typedef struct CbJournalRun
 
 /*
  * What a scan has read of the journal by itself: entries of the runs at
- * positions >= tail and >= from.  Immutable for the scan's life.
+ * positions >= tail and >= from.  Immutable for the scan's life.  It has a
+ * reference to each run, which the end of its memory context gives up.
  */
 typedef struct CbUpper
 {
@@ -57,7 +69,11 @@ typedef struct CbUpper
 	MemoryContextCallback cb;
 } CbUpper;
 
-/* pages and entries that a drain has read */
+/*
+ * Pages and entries that a drain has read.  The arrays and the entries are of the
+ * memory context that was current then.  What it says of tail and pages is true
+ * as long as the sweep lock is held.
+ */
 typedef struct CbJournalBatch
 {
 	CbPos		from;			/* the tail that was read from */
@@ -79,6 +95,12 @@ typedef struct CbJournalBatch
  * fill		with the append lock, once m of them are in the journal: the first
  *			at pos, and head behind the last.  Cannot fail.
  * unlock	when the append lock is free again
+ *
+ * For each page that is tried, lock and unlock come in pairs; between them are
+ * reserve, once or not at all, and fill, if anything was appended.  A try can
+ * come to nothing, as the journal has gone on or a fresh page is needed: then it
+ * is done again.  Less than n from reserve ends the call.  No comparison runs in
+ * any of them (Order of locks in src/README).
  */
 typedef struct CbAppendSink
 {
@@ -115,7 +137,10 @@ cb_journal_pages_in(uint64 kilobytes)
 	return kilobytes * 1024 / 6 / BLCKSZ;
 }
 
-/* a way along the pages of the journal */
+/*
+ * A way along the pages of the journal.  Between two calls it holds a pin and a
+ * share lock only from cb_walk_lock() to cb_walk_unlock().
+ */
 typedef struct CbJournalWalk
 {
 	Relation	rel;

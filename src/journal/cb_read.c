@@ -3,7 +3,8 @@
  * cb_read.c
  *	  Reading entries from the journal's pages.
  *
- * Entries are copied while their page is locked, and taken apart afterwards.
+ * Entries are copied while their page is locked, and taken apart afterwards: to
+ * take them apart can raise an error, and may take long.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,6 +32,10 @@ cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt, CbPos pos,
 	reader->limit = limit;
 }
 
+/*
+ * Adds an entry to the reader's own array, which grows in its memory context;
+ * the tuple stays where it is.
+ */
 static void
 cb_read_add_entry(const CbKeyDesc *kd, CbReader *reader, IndexTuple itup, CbPos pos)
 {
@@ -73,7 +78,11 @@ cb_read_note_left(CbReader *reader)
 	reader->left[reader->nleft++] = reader->walk.block;
 }
 
-/* Room for bytes of the page that come next. */
+/*
+ * Room for bytes of the page that come next: in the reader's memory, or at their
+ * place in the piece that is sorted.  Called with the page locked: lack of memory
+ * is an error, which releases that.
+ */
 static char *
 cb_read_reserve(CbReader *reader, Size len)
 {
@@ -83,7 +92,11 @@ cb_read_reserve(CbReader *reader, Size len)
 	return (char *) cb_sorted_entry(reader->sorted, reader->pos);
 }
 
-/* Take the entries out of a copy of the page's bytes from offset off on. */
+/*
+ * Take the entries out of a copy of the page's bytes from offset off on.  Raises
+ * an error if they do not add up (C17), or a value cannot be hashed or
+ * abbreviated; no page is locked.
+ */
 static void
 cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			  uint32 off)

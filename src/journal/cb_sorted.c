@@ -94,7 +94,10 @@ cb_sorted_add(const CbKeyDesc *kd, CbSorted *sorted, CbPos pos)
 	sorted->items[sorted->n++] = (CbRadixItem) {.key = key,.value = pos};
 }
 
-/* By key and TID; of equal entries, by position. */
+/*
+ * By key and TID; of equal entries, by position.  Comparisons run, and may raise
+ * an error; can be interrupted.
+ */
 static int
 cb_sorted_compare(const void *a, const void *b, void *arg)
 {
@@ -110,7 +113,10 @@ cb_sorted_compare(const void *a, const void *b, void *arg)
 	return x < y ? -1 : 1;
 }
 
-/* Sorts n items that have one abbreviation, and equal values, by TID. */
+/*
+ * Sorts n items that have one abbreviation, and equal values, by TID.  Equal ones
+ * stay in their order, which is that of positions.  No comparison runs.
+ */
 static void
 cb_sorted_sort_by_tid(const CbSorted *sorted, CbRadixItem *items, int n)
 {
