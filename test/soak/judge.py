@@ -6,7 +6,7 @@
 
 Figures of a process begin anew with the process.  So their slope is that within the
 life of one, by least squares, over all that there were.  Other figures go on over
-restarts.  The first fifth, while caches fill up, does not count: of each process, or of
+restarts.  While caches fill up nothing counts: a fifth of the longest life, in each, or of
 all the time.
 """
 
@@ -63,10 +63,11 @@ def segments(rows, of_process):
     return list(found.values())
 
 
-def warm(segment):
-    """What is left of it without the warm-up."""
-    first, last = segment[0][0], segment[-1][0]
-    return [point for point in segment if point[0] >= first + WARM_UP * (last - first)]
+def warm(stretches):
+    """What is left of them without the warm-up; of those that are short, nothing."""
+    skipped = WARM_UP * max(points[-1][0] - points[0][0] for points in stretches)
+    left = [[point for point in points if point[0] >= points[0][0] + skipped] for points in stretches]
+    return [points for points in left if points]
 
 
 def fit(stretches):
@@ -100,7 +101,7 @@ def judge(series):
     found = []
     for (name, title), rows in series.items():
         group = GROUPS[name]
-        fitted = fit([warm(s) for s in segments(rows, group.of_process)])
+        fitted = fit(warm(segments(rows, group.of_process)))
         found.append((name, title, fitted, verdict(group, fitted)))
     return sorted(found, key=lambda row: (list(GROUPS).index(row[0]), row[1]))
 
@@ -150,6 +151,8 @@ def check():
         ("a leak of processes", "memory", of(lambda t, age: 8000 + age + rng.gauss(0, 100), 4), "GROWS"),
         ("larger processes later", "memory", of(lambda t, age: 8000 + t - age, 4), "flat"),
         ("caches fill up", "memory", of(lambda t, age: 8000 + 10 * min(age, 300), 4), "flat"),
+        ("short lives", "memory", of(lambda t, age: 8000, 2) +
+         [(p, t, 1000 + p, 3000 + 20 * (t % 200)) for p in range(36) for t in range(200 * p, 200 * p + 200, 5)], "flat"),
         ("a small figure", "descriptors", of(lambda t, age: 2 + t / 1800), "flat"),
         ("descriptors", "descriptors", of(lambda t, age: 20 + t / 60), "GROWS"),
         ("a file, over restarts", "sizes", of(lambda t, age: 9000 + t, 4), "GROWS"),
