@@ -90,9 +90,9 @@ def strips(title, series, marks):
         out.append(f'<text x="10" y="{bottom - height - 4}">{html.escape(name)}</text>'
                    f'<text x="{width + 14}" y="{bottom - height + 8}" font-size="10">{label(largest)}</text>'
                    f'<text x="{width + 14}" y="{bottom}" font-size="10">0</text>'
-                   f'<path d="M10 {bottom}H{width + 10}" stroke="#b0b0b0"/>')
+                   f'<path d="M 10 {bottom}H{width + 10}" stroke="#b0b0b0"/>')
         for x in marks:
-            out.append(f'<path d="M{10 + width * x / end:.1f} {bottom - height}v{height}" stroke="#d0d0d0"/>')
+            out.append(f'<path d="M {10 + width * x / end:.1f} {bottom - height}v{height}" stroke="#d0d0d0"/>')
         for line in lines:
             points = " ".join(f"{10 + width * x / end:.1f},{bottom - height * y / largest:.1f}" for x, y in line)
             out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS["cachebatch"]}"/>')
