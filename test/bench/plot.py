@@ -1,4 +1,4 @@
-"""Horizontal bars as SVG, written by hand.
+"""Horizontal bars, and values over time, as SVG, written by hand.
 
 As a program: plot.py TITLE, with lines "name|cachebatch, of btree's" as input.
 """
@@ -75,6 +75,34 @@ def ratios(title, groups, series):
                                      math.floor(math.log10(largest)) + 1)]
     return picture(title, groups, series, lambda value: sorted((place(1), place(value))),
                    [(place(value), label(value)) for value in powers])
+
+
+def strips(title, series, marks):
+    """Values over seconds, each series in a strip of its own from 0 to its largest value.
+    series: (name, [[(second, value)]]), a line for each list; marks: seconds, for
+    instance of restarts."""
+    end = max(x for _, lines in series for line in lines for x, _ in line) or 1
+    height, width = 60, LEFT + WIDTH
+    out = []
+    for number, (name, lines) in enumerate(series):
+        bottom = 40 + (height + 24) * (number + 1)
+        largest = max(y for line in lines for _, y in line) or 1
+        out.append(f'<text x="10" y="{bottom - height - 4}">{html.escape(name)}</text>'
+                   f'<text x="{width + 14}" y="{bottom - height + 8}" font-size="10">{label(largest)}</text>'
+                   f'<text x="{width + 14}" y="{bottom}" font-size="10">0</text>'
+                   f'<path d="M 10 {bottom}H{width + 10}" stroke="#b0b0b0"/>')
+        for x in marks:
+            out.append(f'<path d="M {10 + width * x / end:.1f} {bottom - height}v{height}" stroke="#d0d0d0"/>')
+        for line in lines:
+            points = " ".join(f"{10 + width * x / end:.1f},{bottom - height * y / largest:.1f}" for x, y in line)
+            out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS["cachebatch"]}"/>')
+    bottom = 40 + (height + 24) * len(series)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 90}" height="{bottom + 30}" '
+            f'font-family="sans-serif" font-size="12">'
+            f'<rect width="100%" height="100%" fill="white"/>'
+            f'<text x="10" y="18" font-size="15">{html.escape(title)}</text>' + "".join(out) +
+            f'<text x="10" y="{bottom + 20}">0</text><text x="{width + 10}" y="{bottom + 20}" '
+            f'text-anchor="end">{end / 60:.0f} minutes</text></svg>')
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ cb_unit_tests()
 	local main
 
 	cb_file_names .c "$1"/*_test.c
-	printf '%s\n' core_bench paper sim
+	printf '%s\n' core_bench paper sim soak
 	for main in "$1"/*/main.cpp; do
 		basename "$(dirname "$main")"
 	done
@@ -428,11 +428,28 @@ cb_suite_unit()
 }
 
 # Once as it is, and once with so small pools and thresholds that all levels
-# are in use.
+# are in use; with --full a short soak, which is too short to be judged.
 cb_suite_stress()
 {
 	cb_stress_run "$1" "$2" "$3"
 	cb_stress_run "$1, tiny" "$2" "$3" --tiny --run-min 8 --tail 4
+	[ -z "${full:-}" ] || cb_soak_run "$1" "$2" "$3"
+}
+
+cb_soak_run()
+{
+	local log=$3/soak.log status=0
+
+	cb_say "soak on $1: 2 parts of a minute"
+	(cd "$3" && cb_limited python3 test/soak/soak.py --bindir "$("$2" --bindir)" --dir "$3/soak" \
+		--parts 2 --minutes 1 --every 2 --rows 2000 --run-min 8 --tail 4) >"$log" 2>&1 || status=$?
+	cb_stop_servers_under "$CB_WORK"
+	if [ "$status" = 0 ]; then
+		cb_pass "soak on $1"
+		cb_say "soak on $1: $(tail -n 1 "$log")"
+	else
+		cb_fail "soak on $1 (exit status $status)" "$log"
+	fi
 }
 
 cb_stress_run()

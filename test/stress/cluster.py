@@ -88,9 +88,9 @@ class Cluster:
                  str(self.port), "-U", "postgres", "-R", "-X", "stream", "-c", "fast")
         other.configure(settings)
 
-    def connect(self, **options):
+    def connect(self, dbname="postgres", **options):
         conn = psycopg2.connect(host=self.workdir, port=self.port, user="postgres",
-                                dbname="postgres", connect_timeout=60, **options)
+                                dbname=dbname, connect_timeout=60, **options)
         conn.autocommit = True
         return conn
 

@@ -59,7 +59,7 @@ class Test:
         self.seed = args.seed
         self.am = args.am
         self.rng = random.Random(args.seed)
-        self.workdir = cluster.make_workdir("cb_diff_")
+        self.workdir = args.workdir or cluster.make_workdir("cb_diff_")
         self.tables = TABLES
         self.workers_max = args.connections
         self.state = State(TABLES)
@@ -158,7 +158,8 @@ class Test:
             cur.execute("CREATE TABLE tx (k int, w int, EXCLUDE USING %s (k WITH =))" % self.am)
             self.create_missing_indexes(cur)
         if self.args.standby:
-            self.standby = cluster.Cluster(self.args.bindir, self.workdir, "standby", cluster.free_port())
+            self.standby = self.standby or \
+                cluster.Cluster(self.args.bindir, self.workdir, "standby", cluster.free_port())
             self.primary.copy_to(self.standby, self.settings())
             self.standby.start()
 
@@ -487,9 +488,10 @@ class Test:
             cluster.remove_workdir(self.workdir)
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bindir", required=True, help="PostgreSQL programs, with the extension installed")
+    parser.add_argument("--workdir", help="an empty directory, for servers and logs")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--connections", type=int, default=4)
@@ -505,7 +507,11 @@ def main():
     parser.add_argument("--rows", type=int, default=15000, help="rows a table before it is thinned out")
     parser.add_argument("--round", type=float, default=4, help="longest round in seconds")
     parser.add_argument("--queries", type=int, default=60, help="questions at each check")
-    args = parser.parse_args()
+    return parser
+
+
+def main():
+    args = arguments().parse_args()
     cluster.drop_root(__file__)
     print("seed %s" % args.seed, flush=True)
     test = Test(args)
