@@ -3,8 +3,14 @@
 
 entry.svg    how an entry travels, from the text below
 ratios.svg   what cachebatch has of btree's, from figures.csv
+size.svg     rows/s while an index grows, and
+latency.svg  how long single INSERTs take, once there is curves.csv: results.csv of
 
-    python3 doc/figures.py
+    test/bench/run grow-big big-insert1-async big-insert1-sync
+
+Needs python3-matplotlib, as that does:
+
+    /usr/bin/python3 doc/figures.py
 """
 
 import csv
@@ -17,6 +23,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(HERE, "..", "test", "bench"))
 
 import plot
+import report
 
 SIZE = 860, 390
 INK, PAPER, MEMORY, FILE = "#1f2328", "#ffffff", "#fff1e0", "#e3edf8"
@@ -96,8 +103,19 @@ def ratios():
                        ["1 index", "4 indexes"])
 
 
+def pictures():
+    """(file name, SVG) of all."""
+    found = [("entry.svg", entry()), ("ratios.svg", ratios())]
+    measured = os.path.join(HERE, "curves.csv")
+    if os.path.exists(measured):
+        medians = report.Medians(report.read(measured)[1])
+        found += [("size.svg", report.growth(medians)),
+                  ("latency.svg", report.latencies(medians, report.single))]
+    return found
+
+
 def main():
-    for name, svg in ("entry.svg", entry()), ("ratios.svg", ratios()):
+    for name, svg in pictures():
         with open(os.path.join(HERE, name), "w") as out:
             out.write(svg + "\n")
 

@@ -151,6 +151,8 @@ def run_workload(bench, workload, writer):
                 bench.records.append(record)
                 writer.writerow({k: round(v, 6) if isinstance(v, float) else v
                                  for k, v in record.items()})
+                if record.get("state", "").startswith(report.STEP):
+                    continue
                 print(f"  {record['workload']}{(' ' + record['state']) if 'state' in record else ''}"
                       f" {repeat + 1}/{bench.args.repeats} {method:11}{brief(record)}"
                       f"  [{time.monotonic() - began:.0f} s]", flush=True)
@@ -296,7 +298,7 @@ def chosen(bench, parser, names):
 def main():
     parser, args = arguments()
     if args.report:
-        return report.again(args.report, FIELDS)
+        return report.again(args.report)
     bench = Bench(args)
     workloads = chosen(bench, parser, args.workload)
     lines = header(bench, args)

@@ -1,108 +1,133 @@
-"""Horizontal bars, and values over time, as SVG, written by hand.
+"""Bars, curves and strips as SVG, drawn by matplotlib: the same input gives the same file.
 
 As a program: plot.py TITLE, with lines "name|cachebatch, of btree's" as input.
 """
 
 import html
-import math
+import io
+import re
 import sys
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 COLOURS = {"heap": "#b0b0b0", "btree": "#3b6ea5", "hash": "#8a6bb1",
            "cachebatch": "#d9822b", "other": "#eec08f", "unbuffered": "#6aa56a",
            "1 index": "#d9822b", "4 indexes": "#3b6ea5",
            "uniform": "#d9822b", "clustered": "#3b6ea5", "model": "#b0b0b0", "counted": "#d9822b"}
-LEFT, WIDTH, BAR, GAP = 230, 520, 13, 10
+WIDTH, BAR, PANEL, STRIP = 8.5, 0.14, 3.0, 0.9  # inches: all, a bar's height, a panel's, a strip's
+
+# text stays text, so that a file is small and can be searched
+matplotlib.rcParams.update({
+    "svg.fonttype": "none", "svg.hashsalt": "cache_batch", "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False})
 
 
 def label(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def picture(title, groups, series, span, lines=()):
-    """All bars below each other; span(value): where one begins and ends.  lines:
-    (place, what it stands for) across the bars."""
-    out, y = [], 50
-    for name, found in groups:
-        out.append(f'<text x="{LEFT - 8}" y="{y + BAR * len(found) / 2 + 4}" '
-                   f'text-anchor="end">{html.escape(name)}</text>')
+def finish(figure, title, series, patches):
+    """The SVG, with title and legend above all, to stand alone or within a page of HTML."""
+    height = figure.get_figheight()
+    figure.suptitle(title, fontsize=12, y=1 - 0.08 / height).set_in_layout(False)
+    shown = [s for s in series if s in patches]
+    if shown:
+        figure.legend([patches[s] for s in shown], shown, loc="upper center", ncols=len(shown),
+                      bbox_to_anchor=(0.5, 1 - 0.27 / height), frameon=False).set_in_layout(False)
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.55 / height))
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Title": title, "Date": None, "Creator": None})
+    # names of groups, which nothing refers to, would be there twice in a page
+    svg = re.sub(r'<g id="[^"]*"', "<g", out.getvalue())
+    return svg[svg.index("<svg"):].rstrip().replace("<svg", '<svg role="img"', 1)
+
+
+def title_of(svg):
+    """What a plot is called, for those who do not see it."""
+    return html.unescape(re.search("<title>(.*)</title>", svg)[1])
+
+
+def drawn_bars(title, groups, series, first, logarithmic):
+    """All bars below each other, those of a group together, from first to their values."""
+    count = sum(len(found) + 1 for _, found in groups)
+    figure = Figure((WIDTH, 1.1 + BAR * count), layout="constrained")
+    axes = figure.subplots()
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    patches, places, y = {}, [], 0
+    for _, found in groups:
+        places.append(y + (len(found) - 1) / 2)
         for method, value in found:
-            begin, end = span(value)
-            out.append(f'<rect x="{begin:g}" y="{y}" width="{end - begin:.1f}" '
-                       f'height="{BAR - 2}" fill="{COLOURS[method]}"/>')
-            out.append(f'<text x="{end + 4:.1f}" y="{y + BAR - 3}" '
-                       f'font-size="10">{label(value)}</text>')
-            y += BAR
-        y += GAP
-    for x, name in lines:
-        out.insert(0, f'<path d="M{x:.1f} 46V{y}" stroke="#d0d0d0"/><text x="{x:.1f}" '
-                   f'y="{y + 12}" text-anchor="middle" font-size="10">{name}</text>')
-    y += 18 if lines else 0
-    x = LEFT
-    for method in series:
-        out.append(f'<rect x="{x}" y="28" width="10" height="10" fill="{COLOURS[method]}"/>'
-                   f'<text x="{x + 14}" y="37">{method}</text>')
-        x += 100
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 90}" '
-            f'height="{y}" font-family="sans-serif" font-size="12">'
-            f'<rect width="100%" height="100%" fill="white"/>'
-            f'<text x="{LEFT}" y="18" font-size="15">{html.escape(title)}</text>'
-            + "".join(out) + "</svg>")
+            patches[method] = axes.barh(y, value - first, 0.85, first, color=COLOURS[method])
+            axes.annotate(label(value), (max(first, value), y), (3, 0), va="center_baseline",
+                          textcoords="offset points", fontsize=7)
+            y += 1
+        y += 1
+    axes.set_yticks(places, [name for name, _ in groups])
+    axes.set_ylim(y - 1, -1)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: label(value)))
+    axes.grid(axis="x", color="#e0e0e0")
+    axes.set_axisbelow(True)
+    return finish(figure, title, series, patches)
 
 
-def bars(title, unit, groups, series, logarithmic=False):
-    """groups: (name, [(series, value)]).  A bar ends at its value."""
-    largest = max(value for _, found in groups for _, value in found)
-    least = min(value for _, found in groups for _, value in found)
-
-    def length(value):
-        if not logarithmic or largest == least:
-            return WIDTH * value / largest
-        return WIDTH * (0.05 + 0.95 * math.log(value / least) / math.log(largest / least))
-
-    return picture(f"{title} ({unit})", groups, series,
-                   lambda value: (LEFT, LEFT + length(value)))
+def bars(title, unit, groups, series):
+    """groups: (name, [(series, value)])."""
+    return drawn_bars(f"{title} ({unit})", groups, series, 0, False)
 
 
 def ratios(title, groups, series):
     """As bars(), but logarithmic, and a bar leads from 1 to its value."""
-    values = [1] + [value for _, found in groups for _, value in found]
-    least, largest = min(values), max(values)
+    return drawn_bars(title, groups, series, 1, True)
 
-    def place(value):
-        return LEFT + WIDTH * math.log(value / least) / math.log(largest / least)
 
-    powers = [10 ** n for n in range(math.ceil(math.log10(least)),
-                                     math.floor(math.log10(largest)) + 1)]
-    return picture(title, groups, series, lambda value: sorted((place(1), place(value))),
-                   [(place(value), label(value)) for value in powers])
+def curves(title, panels, series, x, y, ticks=None, logarithmic=False):
+    """panels: (name, [(series, [(x, y)])]), two beside each other; x and y: what the
+    axes stand for; ticks: names of the places 0, 1, ... of x; logarithmic: of y."""
+    rows = -(-len(panels) // 2)
+    figure = Figure((WIDTH, 0.8 + PANEL * rows), layout="constrained")
+    patches = {}
+    for number, (name, found) in enumerate(panels):
+        axes = figure.add_subplot(rows, min(2, len(panels)), number + 1)
+        for method, points in found:
+            patches[method], = axes.plot(*zip(*points), color=COLOURS[method], marker="o",
+                                         markersize=3)
+        axes.set(title=name, xlabel=x, ylabel=y)
+        if ticks:
+            axes.set_xticks(range(len(ticks)), ticks)
+        else:
+            axes.set_xlim(left=0)
+        if logarithmic:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: label(value)))
+        axes.grid(color="#e0e0e0")
+    return finish(figure, title, series, patches)
 
 
 def strips(title, series, marks):
-    """Values over seconds, each series in a strip of its own from 0 to its largest value.
-    series: (name, [[(second, value)]]), a line for each list; marks: seconds, for
-    instance of restarts."""
-    end = max(x for _, lines in series for line in lines for x, _ in line) or 1
-    height, width = 60, LEFT + WIDTH
-    out = []
+    """Values over seconds, each series in a strip of its own from 0.  series: (name,
+    [[(second, value)]]), a line for each list; marks: seconds, for instance of restarts."""
+    figure = Figure((WIDTH, 0.8 + STRIP * len(series)), layout="constrained")
+    axes = None
     for number, (name, lines) in enumerate(series):
-        bottom = 40 + (height + 24) * (number + 1)
-        largest = max(y for line in lines for _, y in line) or 1
-        out.append(f'<text x="10" y="{bottom - height - 4}">{html.escape(name)}</text>'
-                   f'<text x="{width + 14}" y="{bottom - height + 8}" font-size="10">{label(largest)}</text>'
-                   f'<text x="{width + 14}" y="{bottom}" font-size="10">0</text>'
-                   f'<path d="M 10 {bottom}H{width + 10}" stroke="#b0b0b0"/>')
-        for x in marks:
-            out.append(f'<path d="M {10 + width * x / end:.1f} {bottom - height}v{height}" stroke="#d0d0d0"/>')
+        axes = figure.add_subplot(len(series), 1, number + 1, sharex=axes)
         for line in lines:
-            points = " ".join(f"{10 + width * x / end:.1f},{bottom - height * y / largest:.1f}" for x, y in line)
-            out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS["cachebatch"]}"/>')
-    bottom = 40 + (height + 24) * len(series)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 90}" height="{bottom + 30}" '
-            f'font-family="sans-serif" font-size="12">'
-            f'<rect width="100%" height="100%" fill="white"/>'
-            f'<text x="10" y="18" font-size="15">{html.escape(title)}</text>' + "".join(out) +
-            f'<text x="10" y="{bottom + 20}">0</text><text x="{width + 10}" y="{bottom + 20}" '
-            f'text-anchor="end">{end / 60:.0f} minutes</text></svg>')
+            axes.plot([x / 60 for x, _ in line], [y for _, y in line], color=COLOURS["cachebatch"])
+        for x in marks:
+            axes.axvline(x / 60, color="#d0d0d0", zorder=0)
+        axes.set_title(name, loc="left")
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: label(value)))
+        axes.tick_params(axis="x", labelbottom=number == len(series) - 1)
+    axes.set_xlabel("minutes")
+    return finish(figure, title, [], {})
 
 
 if __name__ == "__main__":

@@ -152,6 +152,11 @@ COLUMNS = [("rows/s", "rows_per_s", "{:.0f}"), ("tps", "tps", "{:.0f}"),
 
 METHODS = ["heap", "btree", "hash", "cachebatch", "other", "unbuffered"]
 
+TEXT = ("workload", "state", "method")      # of a record; the others are numbers
+STEP = "step "                              # begins the state of a part of a growing index
+
+PERCENTILES = ["p50", "p95", "p99", "p99.9", "p99.99", "max"]
+
 # what two builds are compared by, and how far apart they may be
 BUILDS = [("rows/s", "rows_per_s"), ("tps", "tps"), ("seconds", "seconds"),
           ("CPU us/row", "cpu_us_per_row"), ("WAL B/row", "wal_per_row"),
@@ -171,7 +176,9 @@ class Medians:
             for column, value in record.items():
                 if isinstance(value, (int, float)):
                     self.values.setdefault(key + (column,), []).append(value)
-        self.keys = list(dict.fromkeys(key[:3] for key in self.values))
+        keys = list(dict.fromkeys(key[:3] for key in self.values))
+        self.keys = [key for key in keys if not key[1].startswith(STEP)]
+        self.steps = [key for key in keys if key[1].startswith(STEP)]
 
     def get(self, workload, state, method, column):
         if column == "cpu_us_per_entry":
@@ -306,7 +313,7 @@ def details(medians):
     return rows
 
 
-def chart(medians, title, unit, column, wanted, logarithmic=False):
+def chart(medians, title, unit, column, wanted):
     """SVG of one column for all workloads that `wanted` accepts, or None."""
     groups = []
     for workload, state in dict.fromkeys(key[:2] for key in medians.keys):
@@ -315,7 +322,37 @@ def chart(medians, title, unit, column, wanted, logarithmic=False):
             bars = [bar for bar in bars if bar[1]]
             if bars:
                 groups.append((f"{workload} {state}".strip(), bars))
-    return plot.bars(title, unit, groups, METHODS, logarithmic) if groups else None
+    return plot.bars(title, unit, groups, METHODS) if groups else None
+
+
+def growth(medians):
+    """SVG of rows/s against the size of the index, or None."""
+    panels = {}
+    for workload, state, method in medians.steps:
+        entries, speed = (medians.get(workload, state, method, c) for c in ("rows", "rows_per_s"))
+        panels.setdefault(workload, {}).setdefault(method, []).append((entries / 1e6, speed))
+    return plot.curves("Rows/s while an index grows",
+                       [(name, list(found.items())) for name, found in panels.items()], METHODS,
+                       "size of the index, million entries", "rows/s") if panels else None
+
+
+def latencies(medians, wanted):
+    """SVG of how long single statements take, for workloads that `wanted` accepts, or None."""
+    panels = {}
+    for workload, state, method in medians.keys:
+        times = [medians.get(workload, state, method, p) for p in PERCENTILES]
+        if wanted(workload) and all(times):
+            panels.setdefault(f"{workload} {state}".strip(), []).append(
+                (method, list(enumerate(times))))
+    return plot.curves("How long a single statement takes", list(panels.items()), METHODS,
+                       "percentile of the statements", "us, logarithmic", PERCENTILES, True) \
+        if panels else None
+
+
+def single(name):
+    """Is it a workload of single statements?"""
+    return name.startswith(("ingest-insert1-", "big-insert1", "connect", "mixed", "update", "churn",
+                            "tight-ingest"))
 
 
 def charts(medians):
@@ -324,25 +361,23 @@ def charts(medians):
         return name.startswith(("ingest-copy", "ingest-insert100", "grow", "upsert", "big-copy",
                                 "logical"))
 
-    def single(name):
-        return name.startswith(("ingest-insert1-", "big-insert1", "mixed", "update", "churn"))
-
     def reads(name):
         return name in ("point", "range-100", "any-100", "any-100-big", "index-only", "absent", "max",
                         "point-zipf", "near", "mixed", "update", "churn", "churn-key")
 
+    def rows(name):
+        return single(name) and not name.startswith("tight")
+
     found = [
+        ("size.svg", growth(medians)),
+        ("latency.svg", latencies(medians, single)),
         ("ingest.svg", chart(medians, "Ingest", "rows/s", "rows_per_s", ingest)),
-        ("insert.svg", chart(medians, "Single rows", "rows/s", "rows_per_s", single)),
+        ("insert.svg", chart(medians, "Single rows", "rows/s", "rows_per_s", rows)),
         ("wal.svg", chart(medians, "WAL", "bytes a row", "wal_per_row",
-                          lambda n: ingest(n) or single(n))),
+                          lambda n: ingest(n) or rows(n))),
         ("cpu.svg", chart(medians, "Server CPU", "us a row", "cpu_us_per_row",
-                          lambda n: ingest(n) or single(n))),
+                          lambda n: ingest(n) or rows(n))),
         ("reads.svg", chart(medians, "Reads", "transactions/s", "tps", reads)),
-        ("p999.svg", chart(medians, "99.9 % of single statements take at most",
-                           "us, logarithmic", "p99.9", single, True)),
-        ("longest.svg", chart(medians, "Longest single statement", "us, logarithmic",
-                              "max", single, True)),
     ]
     return [(name, svg) for name, svg in found if svg]
 
@@ -363,7 +398,8 @@ def html_table(head, rows):
 
 
 STYLE = """body { font: 15px sans-serif; max-width: 70em; margin: 2em auto; }
-table { border-collapse: collapse; margin: 1em 0; }
+table { border-collapse: collapse; margin: 1em 0; display: block; overflow-x: auto; }
+td { white-space: nowrap; }
 td, th { padding: .2em .6em; border-bottom: 1px solid #ccc; text-align: right; }
 td:first-child, th:first-child { text-align: left; }
 .yes { color: #176d2c; } .no { color: #b00020; font-weight: bold; }"""
@@ -395,7 +431,7 @@ def write(directory, lines, records):
     for title, head, rows in sections:
         text += ["", f"## {title}", ""] + markdown_table(head, rows)
         page += [f"<h2>{title}</h2>", html_table(head, rows)]
-    text += ["", "## Plots", ""] + [f"![{name[:-4]}]({name})" for name, _ in pictures]
+    text += ["", "## Plots", ""] + [f"![{plot.title_of(svg)}]({name})" for name, svg in pictures]
     text += ["", "## All medians", ""] + markdown_table(details_head, details(medians))
     page += ["<h2>Plots</h2>"] + [svg for _, svg in pictures]
     page += ["<h2>All medians</h2>", html_table(details_head, details(medians))]
@@ -406,16 +442,16 @@ def write(directory, lines, records):
     return missed
 
 
-def again(path, fields):
-    """The report of an earlier run's CSV file, written beside it."""
-    lines, records = {}, []
+def read(path):
+    """What an earlier run's CSV file says: the head's lines, and the records."""
     with open(path) as file:
         text = file.read().splitlines()
-    for line in text:
-        if line.startswith("# "):
-            key, value = line[2:].split(": ", 1)
-            lines[key] = value
-    for row in csv.DictReader(line for line in text if not line.startswith("#")):
-        records.append({k: v if k in fields[:3] else float(v) for k, v in row.items() if v})
-    write(os.path.dirname(os.path.abspath(path)), lines, records)
+    lines = dict(line[2:].split(": ", 1) for line in text if line.startswith("# "))
+    rows = csv.DictReader(line for line in text if not line.startswith("#"))
+    return lines, [{k: v if k in TEXT else float(v) for k, v in row.items() if v} for row in rows]
+
+
+def again(path):
+    """The report of an earlier run's CSV file, written beside it."""
+    write(os.path.dirname(os.path.abspath(path)), *read(path))
     return 0

@@ -10,7 +10,11 @@ big-copy-pool128          the same with a pool of 128 MB; five pool-fulls are 33
 big-insert1-async         1-row INSERT there, synchronous_commit off
 big-insert1-sync          the same with synchronous_commit on; begins and ends
                           with a full pool, without the flush at the end
-grow-copy                 COPY into an empty table with 1 index
+grow-copy                 COPY into an empty table with 1 index; beside the whole each
+                          of 20 parts of it (of fewer, if these are less than 10 batches):
+                          entries so far, size of the index, speed
+grow-big                  the same, to 30 million rows, by INSERT of 10,000 rows a
+                          statement, with the settings of big-copy
 shards-copy               COPY into 5 million rows in 32 partitions by a hash of the
                           id, as a node of Citus has them, 4 indexes each
 connect-insert1           1-row INSERTs into 5 million rows with 1 index, a
@@ -22,8 +26,12 @@ upsert-100                100-row INSERT ... ON CONFLICT DO NOTHING into 5
 All but big-insert1-sync and connect-insert1 end with a flush of every index inside the time.
 """
 
+import time
+
 import data
 import drive
+import report
+from server import parallel
 
 ALL = ("heap", "btree", "hash", "cachebatch", "unbuffered")
 
@@ -102,17 +110,68 @@ def insert(cluster, text, each, first, count, keys, options=""):
     return dict(drive.latencies(times), tps=tps), count * each
 
 
-class Grow(Ingest):
-    """As ingest-copy-1-uniform, from nothing."""
+class Grow:
+    """Batches from nothing, with 1 index; how fast each of PARTS was, by when its last
+    batch ended, so that no client waits for the other one between them."""
+
+    PARTS = 20
+    LEAST = 10      # batches of a part: their ends come in pairs, from two clients
 
     def __init__(self, bench, name):
-        super().__init__(bench, "ingest-copy-1-uniform")
         self.name = name
-        self.preloaded = 0
+        self.bench = bench
+        self.copy = name == "grow-copy"
+        self.shape = bench.memory if self.copy else bench.big
+        self.keys = "uniform"
+        self.methods = [m for m in ALL if self.copy or m in ("heap", "btree", "cachebatch")]
 
     @staticmethod
     def names():
-        return ["grow-copy"]
+        return ["grow-copy", "grow-big"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method, rows=0)
+
+    def statements(self):
+        """One for each batch."""
+        if self.copy:
+            files = self.bench.files.get(self.keys, 1, self.shape.ingest_rows(1))
+            return [f"COPY events FROM '{path}' (FORMAT binary)" for path in files]
+        return ["INSERT INTO events "
+                + data.rows_sql(self.keys, first, first + data.BATCH - 1, cheap=True)
+                for first in range(1, self.shape.rows + 1, data.BATCH)]
+
+    def run(self, method, repeat):
+        statements = self.statements()
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape))
+        ends = []       # (seconds since the start, bytes of the index) of each batch
+
+        def batch(db, statement):
+            cursor = db.cursor()
+            cursor.execute(statement)
+            cursor.execute("SELECT pg_indexes_size('events')")
+            ends.append((time.monotonic() - measure.start, cursor.fetchone()[0]))
+
+        measure = drive.Measure(cluster)
+        seconds = parallel(drive.CLIENTS, statements, batch, cluster.connect)
+        cluster.flush()
+        found = measure.stop(len(statements) * data.BATCH)
+        self.bench.discard(cluster)
+        return [dict(found, longest_batch_ms=max(seconds) * 1000)] + self.parts(ends)
+
+    def parts(self, ends):
+        """A record for each part: rows so far, and the rest of that part alone."""
+        ends = [(0, 0)] + sorted(ends)
+        count = max(1, min(self.PARTS, len(ends) // self.LEAST))
+        bounds = [(len(ends) - 1) * n // count for n in range(count + 1)]
+        found = []
+        for n, (first, last) in enumerate(zip(bounds, bounds[1:]), 1):
+            seconds = ends[last][0] - ends[first][0]
+            found.append({"state": f"{report.STEP}{n}", "rows": last * data.BATCH,
+                          "seconds": seconds, "index_bytes": ends[last][1],
+                          "rows_per_s": (last - first) * data.BATCH / seconds})
+        return found
 
 
 class Shards(Ingest):

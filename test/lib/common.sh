@@ -27,6 +27,10 @@ CB_PACKAGES_TEST="$CB_PACKAGES_BUILD $CB_PACKAGES_SERVER binutils patch
 # what tests can do without: tap:056_monitoring says what it leaves out then
 CB_PACKAGES_MONITORING="prometheus-postgres-exporter prometheus python3-jsonschema"
 
+# to draw plots; and to look at a report in a browser, which test/all --full does
+CB_PACKAGES_PLOT="python3-matplotlib"
+CB_PACKAGES_BROWSER="chromium"
+
 cb_started=${CB_STARTED:-$(date +%s)}
 
 # ---------------------------------------------------------------- messages

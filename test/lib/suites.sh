@@ -56,7 +56,7 @@ cb_unit_tests()
 	local main
 
 	cb_file_names .c "$1"/*_test.c
-	printf '%s\n' core_bench paper sim soak
+	printf '%s\n' core_bench paper sim soak report
 	for main in "$1"/*/main.cpp; do
 		basename "$(dirname "$main")"
 	done
