@@ -124,7 +124,7 @@ cb_journal_truncate(Relation rel, const CbJournalBatch *batch)
 	cb_rel_cache(rel)->journal_tail = batch->upto;
 	CB_TEST_POINT("sweep-truncated");
 
-	cb_rel_free_pages(rel, batch->pages, batch->npages);
+	cb_rel_free_pages(rel, batch->pages, batch->npages, false);
 }
 
 /*

@@ -538,7 +538,7 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 	UnlockReleaseBuffer(range);
 	for (int i = 0; i < item.npages; i++)
 		UnlockReleaseBuffer(bufs[i]);
-	cb_rel_free_pages(rel, pages, item.npages);
+	cb_rel_free_pages(rel, pages, item.npages, false);
 	return true;
 }
 

@@ -49,9 +49,15 @@
 #include "utils/snapmgr.h"
 
 /*
- * deleted pages from the map that may not be free yet, before it is left alone
+ * deleted pages from the map that are not free yet, before it is left alone
  */
 #define CB_ALLOC_TRIES	4
+
+/*
+ * what the map says of a deleted page that may not be free yet: less than the
+ * server's functions for free pages look for
+ */
+#define CB_ALLOC_EARLY	(BLCKSZ / 4)
 
 /*
  * May the page be used for something else?  The caller has it locked; tail is
@@ -112,6 +118,23 @@ cb_redo_reuse_page(XLogReaderState *record)
 }
 
 /*
+ * Takes a page out of the map: InvalidBlockNumber if it has none.  One that may not
+ * be free yet only if there is no other, or few of those would hide all that are (C18).
+ */
+static BlockNumber
+cb_alloc_take(Relation rel)
+{
+	BlockNumber blkno = GetFreeIndexPage(rel);
+
+	if (blkno != InvalidBlockNumber)
+		return blkno;
+	blkno = GetPageWithFreeSpace(rel, CB_ALLOC_EARLY);
+	if (blkno != InvalidBlockNumber)
+		RecordUsedIndexPage(rel, blkno);
+	return blkno;
+}
+
+/*
  * A free page that the map names, exclusively locked, or InvalidBuffer.  Pages
  * that somebody may still hold a link to are put back.  Of the index's own
  * pages it waits for the metapage's lock alone.
@@ -124,7 +147,7 @@ cb_alloc_from_map(Relation rel)
 
 	while (tries < CB_ALLOC_TRIES)
 	{
-		BlockNumber blkno = GetFreeIndexPage(rel);
+		BlockNumber blkno = cb_alloc_take(rel);
 		bool		early = false;
 		Buffer		buf;
 
@@ -154,7 +177,7 @@ cb_alloc_from_map(Relation rel)
 		ReleaseBuffer(buf);
 		if (early)
 		{
-			RecordFreeIndexPage(rel, blkno);
+			RecordPageWithFreeSpace(rel, blkno, CB_ALLOC_EARLY);
 			tries++;
 		}
 	}
@@ -223,18 +246,18 @@ cb_alloc_compare_blocks(const void *a, const void *b)
  * pages is for SlotsPerFSMPage of ours, and to read them all could take as
  * long as an index is large.
  *
- * The pages themselves are not looked at, and need not be free yet: whoever
- * takes one looks.  No page of the index is locked by the caller, who is in no
- * critical section; not logged.
+ * early: they were deleted just now, and may not be free yet.  The pages themselves
+ * are not looked at: whoever takes one looks.  No page of the index is locked by
+ * the caller, who is in no critical section; not logged.
  */
 void
-cb_rel_free_pages(Relation rel, BlockNumber *pages, int n)
+cb_rel_free_pages(Relation rel, BlockNumber *pages, int n, bool early)
 {
 	int			next;
 
 	qsort(pages, n, sizeof(BlockNumber), cb_alloc_compare_blocks);
 	for (int i = 0; i < n; i++)
-		RecordFreeIndexPage(rel, pages[i]);
+		RecordPageWithFreeSpace(rel, pages[i], early ? CB_ALLOC_EARLY : BLCKSZ - 1);
 	for (int i = 0; i < n; i = next)
 	{
 		for (next = i + 1; next < n; next++)

@@ -17,7 +17,7 @@
 
 extern Buffer cb_rel_alloc_page(Relation rel);
 extern void cb_rel_return_page(Relation rel, Buffer buf);
-extern void cb_rel_free_pages(Relation rel, BlockNumber *pages, int n);
+extern void cb_rel_free_pages(Relation rel, BlockNumber *pages, int n, bool early);
 extern bool cb_rel_page_is_free(Page page, CbPos tail);
 extern uint32 cb_rel_incarnation(void);
 extern bool cb_rel_map_is_complete(Relation rel);

@@ -739,7 +739,7 @@ cb_tree_unlink_merged(CbUnlinker *unlinker, BlockNumber leaf)
 
 	/* it is not free yet; but where nothing dies VACUUM would not look for it */
 	if (result == CB_UNLINK_DONE)
-		cb_rel_free_pages(unlinker->rel, &leaf, 1);
+		cb_rel_free_pages(unlinker->rel, &leaf, 1, true);
 	return result == CB_UNLINK_DONE;
 }
 

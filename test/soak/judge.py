@@ -17,9 +17,6 @@ import random
 import statistics
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
-import plot
-
 FIELDS = ["part", "second", "group", "series", "process", "value"]
 
 WARM_UP = 0.2           # of the time
@@ -108,6 +105,9 @@ def judge(series):
 
 def draw(directory, series, judged):
     """One picture for each group; a line at each restart."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+    import plot                 # needs matplotlib, which the rest does not
+
     begins = {}
     for rows in series.values():
         for part, second, _, _ in rows:

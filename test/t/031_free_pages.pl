@@ -136,4 +136,29 @@ $node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
 cmp_ok(looks($node, 'late'), '>', 50, 'the next VACUUM finds them');
 is(looks($node, 'late'), 0, 'and does not look again');
 
+# Those that packing puts into the map do not hide others, which are free.
+sub grown
+{
+	my ($first) = @_;
+
+	$node->safe_psql('postgres', "INSERT INTO hidden SELECT hashint4(i) FROM generate_series($first, $first + 4999) i;
+		SELECT cache_batch_flush('hidden_k')");
+	return $node->safe_psql('postgres', q(SELECT pg_relation_size('hidden_k') / 8192));
+}
+$node->safe_psql('postgres', q(
+	CREATE TABLE hidden (k int) WITH (autovacuum_enabled = off);
+	CREATE INDEX hidden_k ON hidden USING cachebatch (k);
+	INSERT INTO hidden SELECT hashint4(i) FROM generate_series(1, 60000) i;
+	SELECT cache_batch_flush('hidden_k');
+	INSERT INTO hidden SELECT hashint4(i) FROM generate_series(1, 30000) i;
+	SELECT cache_batch_flush('hidden_k');
+	VACUUM hidden));
+$reader = $node->background_psql('postgres');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM hidden');
+cmp_ok($node->safe_psql('postgres', q(SELECT cache_batch_compact('hidden_k'))), '>', 4, 'packing has deleted leaves');
+my $size = grown(100_001);
+is(grown(100_001 + $_ * 5000), $size, 'free pages are used beside those that are not free yet') foreach 1 .. 4;
+$reader->quit;
+sound($node, 'hidden', ['k'], 'whole after that');
+
 done_testing();
