@@ -128,7 +128,7 @@ cb_released_run()
 	mkdir -p "$dir"
 	tar -C "$dir" -xzf "$4/$5.tar.gz"
 	if ! cb_released_use "$2" "$3" "$dir" "$6" >"$dir/log" 2>&1; then
-		tail -n 20 "$dir/data.log" >>"$dir/log"
+		tail -n 20 "$dir/data.log" >>"$dir/log" || true
 		cb_fail "$1" "$dir/log"
 		cb_stop_servers_under "$CB_WORK"
 		return 0
