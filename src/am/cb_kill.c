@@ -117,7 +117,7 @@ cb_kill_items(IndexScanDesc scan)
 	}
 
 	page = BufferGetPage(buf);
-	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page))
+	if (cb_page_has_id(page, CB_PAGE_ID) && CbPageIsLeaf(page) && !CbPageIsGone(page))
 	{
 		for (int i = 0; i < window->nkilled; i++)
 		{

@@ -93,7 +93,8 @@ object_ownercheck(Oid classid, Oid objectid, Oid roleid)
  * 18: whoever sleeps for a cost limit says whether it is ANALYZE; ExecutorRun()
  * does not say any more whether the plan is executed once; a function that does
  * not return says so first; who asks how much memory a parallel scan takes says
- * of which index; that memory has counters of the scan's, too.
+ * of which index; that memory has counters of the scan's, too; a header declares
+ * the setting of failed checksums.
  */
 #if PG_VERSION_NUM >= 180000
 #undef CB_ESTIMATE_PARALLEL_PARAMETERS
@@ -106,6 +107,7 @@ object_ownercheck(Oid classid, Oid objectid, Oid roleid)
 #define pg_noreturn __attribute__((noreturn))
 #define CB_EXECUTE_ONCE_PARAMETER , bool execute_once
 #define CB_EXECUTE_ONCE , execute_once
+extern PGDLLIMPORT bool ignore_checksum_failure;
 #endif
 
 /*

@@ -182,8 +182,7 @@ typedef struct CbAppendLock
 static bool
 cb_append_is_journal(Page page)
 {
-	return !PageIsNew(page) &&
-		CbPageGetOpaque(page)->page_id == CB_PAGE_ID && CbPageIsJournal(page);
+	return cb_page_has_id(page, CB_PAGE_ID) && CbPageIsJournal(page);
 }
 
 static bool

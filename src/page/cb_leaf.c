@@ -35,7 +35,7 @@ static inline void
 cb_leaf_set_header(IndexTuple itup, const CbPackEntry *entry)
 {
 	cb_leaf_set_tid(&itup->t_tid, entry->tid);
-	itup->t_info = entry->info | (entry->len + CB_LEAF_HEADER);
+	itup->t_info = (entry->info & ~INDEX_SIZE_MASK) | (entry->len + CB_LEAF_HEADER);
 }
 
 /* ---------- reading ---------- */

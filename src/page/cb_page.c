@@ -144,12 +144,12 @@ cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
 				 errhint("Please REINDEX it.")));
 }
 
-/* Is it a page of ours, and of this version?  It is not all-zero. */
+/* Is it a page of this version, with that page id?  It is not all-zero. */
 bool
-cb_page_is_ours(Page page)
+cb_page_has_id(Page page, uint16 id)
 {
 	return ((PageHeader) page)->pd_special == BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) &&
-		CbPageGetOpaque(page)->page_id == CB_PAGE_ID &&
+		CbPageGetOpaque(page)->page_id == id &&
 		CbPageGetOpaque(page)->version == CB_FORMAT_VERSION;
 }
 
@@ -167,7 +167,7 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 		cb_page_report_header(rel, blkno, page);
 	if (CbPageGetOpaque(page)->page_id == CB_PAGE_ID_UNSOUND)
 		cb_report_corrupt(rel, blkno,
-						  "There are items outside of the page, or values outside of their item.");
+						  "Its items, or their values, are damaged.");
 	if (CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
 		cb_report_corrupt(rel, blkno, "The page id is %04X, not %04X.",
 						  CbPageGetOpaque(page)->page_id, CB_PAGE_ID);

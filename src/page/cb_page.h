@@ -230,7 +230,7 @@ pg_noreturn extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
 			pg_attribute_printf(3, 4);
 pg_noreturn extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
 											 OffsetNumber off);
-extern bool cb_page_is_ours(Page page);
+extern bool cb_page_has_id(Page page, uint16 id);
 extern bool cb_page_items_are_inside(Page page);
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_header(Relation rel, BlockNumber blkno, Page page);

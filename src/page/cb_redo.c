@@ -15,13 +15,14 @@
 #include "postgres.h"
 
 #include "access/xlogutils.h"
+#include "page/cb_range_page.h"
 #include "page/cb_wal.h"
 #include "storage/bufmgr.h"
 
 /*
- * Ends the server, or what a standby replays, unless the page of the block is
- * such as the record needs.  Pages on disk may be damaged; to change one at
- * places that are not in it would damage what lies beside it in memory.
+ * Ends recovery, and so the server, unless the page of the block is such as the
+ * record needs.  Pages on disk may be damaged; to change one at places that are
+ * not in it would damage what lies beside it in memory.
  */
 void
 cb_redo_require(XLogReaderState *record, uint8 block, bool sound)
@@ -36,16 +37,20 @@ cb_redo_require(XLogReaderState *record, uint8 block, bool sound)
 			(errcode(ERRCODE_INDEX_CORRUPTED),
 			 errmsg("cache_batch: cannot replay a change of block %u of file %u/%u/%u, as the page is damaged",
 					blkno, file.spcOid, file.dbOid, file.relNumber),
-			 errhint("If a newer version of cache_batch was here, install that again. Otherwise restore the page from a backup.")));
+			 errhint("If a newer version of cache_batch was here, install that again. Otherwise restore the file from a backup.")));
 }
 
-/* Is the page of one of these kinds, and are its items, or entries, inside? */
+/*
+ * Is the page of one of these kinds, and are its items, or entries, inside?  It may
+ * be marked by a reader (rel/cb_sound.c): no query may end what a standby replays.
+ */
 static bool
 cb_redo_is_sound(Page page, uint16 kinds)
 {
 	uint16		flags;
 
-	if (PageIsNew(page) || !cb_page_is_ours(page))
+	if (PageIsNew(page) || !(cb_page_has_id(page, CB_PAGE_ID) ||
+							 cb_page_has_id(page, CB_PAGE_ID_UNSOUND)))
 		return false;
 	flags = CbPageGetOpaque(page)->flags;
 	if ((flags & kinds) == 0)
@@ -55,7 +60,8 @@ cb_redo_is_sound(Page page, uint16 kinds)
 	if (flags & CBP_JOURNAL)
 		return ((PageHeader) page)->pd_lower >= CB_JOURNAL_FIRST &&
 			((PageHeader) page)->pd_lower <= CB_JOURNAL_END;
-	return cb_page_items_are_inside(page);
+	return cb_page_items_are_inside(page) &&
+		((flags & CBP_RANGE) == 0 || cb_range_page_is_sound(page));
 }
 
 /*
@@ -138,8 +144,8 @@ cb_redo_clear_incomplete(XLogReaderState *record, uint8 first_block,
 	for (int i = 0; i < nchildren; i++)
 	{
 		Buffer		buf;
-		Page		page = cb_redo_begin(record, first_block + i,
-												  CBP_LEAF | CBP_INTERNAL | CBP_RANGE, &buf);
+		Page		page = cb_redo_begin(record, first_block + i, CBP_LEAF | CBP_INTERNAL,
+										 &buf);
 
 		if (page != NULL)
 			cb_page_clear_incomplete(page);

@@ -292,11 +292,10 @@ cb_range_find_items(Page page, const CbRangeState *state, OffsetNumber *offsets)
 static void
 cb_range_retire(Relation rel, const CbRangeState *state)
 {
-	Buffer		buf = cb_sound_read(rel, state->blkno, NULL);
+	Buffer		buf = cb_range_read_page(rel, state->blkno, BUFFER_LOCK_EXCLUSIVE, NULL);
 	OffsetNumber offsets[CB_RANGE_MAX_RUNS];
 	xl_cb_retire xlrec;
 
-	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 	xlrec.nitems = cb_range_find_items(BufferGetPage(buf), state, offsets);
 	xlrec.safexid = ReadNextFullTransactionId();
 	CB_TEST_POINT("retire-before");
@@ -394,7 +393,6 @@ cb_redo_retire(XLogReaderState *record)
 
 		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
 			   xlrec.nitems * sizeof(OffsetNumber));
-		cb_redo_require(record, 0, cb_range_page_is_sound(page));
 		for (int i = 0; i < xlrec.nitems; i++)
 			cb_redo_require(record, 0, offsets[i] >= CbRangeFirstRun(page) &&
 							offsets[i] <= PageGetMaxOffsetNumber(page));
@@ -575,7 +573,8 @@ cb_redo_run_free(XLogReaderState *record)
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
 	if (page != NULL)
 	{
-		cb_redo_require(record, 0, xlrec.offset <= PageGetMaxOffsetNumber(page));
+		cb_redo_require(record, 0, xlrec.offset >= CbRangeFirstRun(page) &&
+						xlrec.offset <= PageGetMaxOffsetNumber(page));
 		PageIndexTupleDelete(page, xlrec.offset);
 	}
 	cb_redo_end(record, page, buf);

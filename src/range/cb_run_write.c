@@ -312,8 +312,7 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 	cb_run_make_filters(writer);
 	cb_run_take_pages(writer);
 
-	range = cb_sound_read(rel, blkno, NULL);
-	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
+	range = cb_range_read_page(rel, blkno, BUFFER_LOCK_EXCLUSIVE, NULL);
 	done = cb_run_may_install(writer, BufferGetPage(range));
 	cb_tree_check_still_locked(rel, range);
 	if (done)
@@ -344,6 +343,7 @@ cb_redo_spill(XLogReaderState *record)
 	{
 		CbRunItem	item;
 
+		cb_redo_require(record, 0, cb_range_page_has_room(page));
 		memcpy(&item, XLogRecGetBlockData(record, 0, NULL), sizeof(item));
 		cb_range_page_add(page, &item);
 	}

@@ -67,6 +67,8 @@ cb_rel_page_is_free(Page page, CbPos tail)
 {
 	if (PageIsNew(page))
 		return true;
+	if (!cb_page_has_id(page, CB_PAGE_ID))
+		return false;
 	if (CbPageIsJournal(page))
 		return CbJournalGetHeader(page)->seq < CbPosSeq(tail);
 	if (CbPageGetOpaque(page)->flags & CBP_DELETED)
@@ -145,7 +147,8 @@ cb_alloc_from_map(Relation rel)
 				cb_alloc_log_reuse(rel, buf);
 				return buf;
 			}
-			early = CbPageIsGone(BufferGetPage(buf));
+			early = cb_page_has_id(BufferGetPage(buf), CB_PAGE_ID) &&
+				CbPageIsGone(BufferGetPage(buf));
 			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 		}
 		ReleaseBuffer(buf);

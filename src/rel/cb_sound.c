@@ -11,14 +11,14 @@
  * and cb_page_check() raises the error for all who come.
  *
  * The mark is made under the page's exclusive lock and is no change of the
- * page: it is not logged, and the buffer is not dirtied.  If the page is written
- * all the same it is as damaged as before.  Whoever makes the page anew, or
- * restores an image of it, overwrites the mark.
+ * page: it is not logged, and the buffer is not dirtied.  Redo may change a marked
+ * page, if its items are inside, and write it: it is as damaged as before.  Whoever
+ * makes the page anew, or restores an image of it, overwrites the mark.
  *
  * What this cannot do: another process can have the page locked before it is
- * looked at; and a page that others read in (pg_prewarm, redo, where no image
- * takes its place) is not looked at.  Links, levels and order are for their
- * readers to check, and the contents of a value for its type.
+ * looked at; and a page that pg_prewarm or redo has read in is not looked at.
+ * Links, levels and order are for their readers to check, and the contents of a
+ * value for its type.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,6 +33,7 @@
 #include "page/cb_range_page.h"
 #include "rel/cb_rel.h"
 #include "rel/cb_sound.h"
+#include "storage/bufpage.h"
 
 /* ---------- tuples ---------- */
 
@@ -90,7 +91,8 @@ cb_sound_values(TupleDesc desc, IndexTuple itup, Size size, int natts)
 
 		if (IndexTupleHasNulls(itup) && att_isnull(i, nulls))
 			continue;
-		if (off >= size)
+		/* the server finds later values by that bit, and remembers where they are */
+		if (off >= size || (attr->attlen < 0 && !IndexTupleHasVarwidths(itup)))
 			return false;
 		off = att_align_pointer(off, attr->attalign, attr->attlen, (char *) itup + off);
 		if (off >= size)
@@ -191,14 +193,15 @@ cb_sound_packed_is_of_one_shape(Relation rel, const CbLeaf *leaf)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Size		size = cb_sound_fixed_size(desc);
+	uint16		bits = INDEX_NULL_MASK | INDEX_ALT_TID_MASK;
 	uint16		info;
 
-	if (size > 0 ?
-		!cb_pack_is_of_words(&leaf->packed, (size - CB_LEAF_HEADER) / sizeof(uint64), &info) :
-		(desc->natts > 1 || TupleDescAttr(desc, 0)->attlen != -1 ||
-		 !cb_pack_is_of_texts(&leaf->packed, &info)))
-		return false;
-	return (info & (INDEX_NULL_MASK | INDEX_ALT_TID_MASK)) == 0;
+	if (size > 0)
+		return cb_pack_is_of_words(&leaf->packed, (size - CB_LEAF_HEADER) / sizeof(uint64), &info) &&
+			(info & bits) == 0;
+	return desc->natts == 1 && TupleDescAttr(desc, 0)->attlen == -1 &&
+		cb_pack_is_of_texts(&leaf->packed, &info) &&
+		(info & (bits | INDEX_VAR_MASK)) == INDEX_VAR_MASK;
 }
 
 /*
@@ -289,7 +292,7 @@ cb_sound_page(Relation rel, Page page)
 {
 	uint16		flags;
 
-	if (PageIsNew(page) || !cb_page_is_ours(page))
+	if (PageIsNew(page) || !cb_page_has_id(page, CB_PAGE_ID))
 		return true;
 	flags = CbPageGetOpaque(page)->flags;
 	if (flags & (CBP_META | CBP_DELETED))
@@ -350,7 +353,7 @@ cb_sound_prefetch(Relation rel, BlockNumber blkno)
 /*
  * As ReadBufferExtended() of the main fork: pinned, not locked.  The block number
  * may come from a page: an error if there is no such block.  If the page is read
- * from disk, without a checksum, and is unsound, it is marked as such.  The caller
+ * from disk, and no checksum tells that it is sound, it is marked if it is not.  The caller
  * has not locked this page; it may have locked others, as nothing is waited for.
  */
 Buffer
@@ -361,11 +364,11 @@ cb_sound_read(Relation rel, BlockNumber blkno, BufferAccessStrategy strategy)
 
 	if (unlikely(!cb_sound_has_block(rel, blkno)))
 		cb_report_corrupt(rel, InvalidBlockNumber,
-						  "A link leads to block %u, but there are %u.",
+						  "There is no block %u: the file has %u blocks.",
 						  blkno, cb_rel_cache(rel)->nblocks);
 	buf = ReadBufferExtended(rel, MAIN_FORKNUM, blkno, RBM_NORMAL, strategy);
 	if (unlikely(pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read != before) &&
-		!DataChecksumsEnabled())
+		(!DataChecksumsEnabled() || ignore_checksum_failure))
 		cb_sound_mark(rel, buf);
 	return buf;
 }

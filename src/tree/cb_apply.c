@@ -92,7 +92,7 @@ cb_redo_insert(XLogReaderState *record)
 {
 	xl_cb_insert *xlrec = (xl_cb_insert *) XLogRecGetData(record);
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, CBP_LEAF | CBP_INTERNAL | CBP_RANGE, &buf);
+	Page		page = cb_redo_begin(record, 0, CBP_LEAF | CBP_INTERNAL, &buf);
 
 	if (page != NULL)
 	{
@@ -105,9 +105,10 @@ cb_redo_insert(XLogReaderState *record)
 		/* the record's data is not aligned */
 		memcpy(offsets, data, offsets_len);
 		memcpy(tuples.data, data + offsets_len, len - offsets_len);
-		cb_redo_require(record, 0,
-						PageGetExactFreeSpace(page) >= len - offsets_len + xlrec->nitems * sizeof(ItemIdData) &&
-						offsets[xlrec->nitems - 1] <= PageGetMaxOffsetNumber(page) + xlrec->nitems);
+		cb_redo_require(record, 0, PageGetExactFreeSpace(page) >=
+						len - offsets_len + xlrec->nitems * sizeof(ItemIdData));
+		cb_redo_require(record, 0, offsets[xlrec->nitems - 1] <=
+						PageGetMaxOffsetNumber(page) + xlrec->nitems);
 		cb_page_insert_batch(page, xlrec->nitems, offsets, tuples.data,
 							 len - offsets_len);
 	}

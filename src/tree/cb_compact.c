@@ -68,8 +68,8 @@ cb_tree_compact_go_on(Relation rel, CbCompactRange *range, BlockNumber leaf)
 	range->leaf = leaf;
 	range->at.kind = CB_BOUND_MAX;
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (!PageIsNew(page) && CbPageIsLeaf(page) && !CbPageIsGone(page) &&
-		!CbPageIsRightmost(page))
+	cb_page_check(rel, leaf, page);
+	if (CbPageIsLeaf(page) && !CbPageIsGone(page) && !CbPageIsRightmost(page))
 		cb_bound_copy_tuple(&range->at, CbPageGetHighKey(page), &range->tuple);
 	UnlockReleaseBuffer(buf);
 }

@@ -94,7 +94,8 @@ cb_redistribute_lock_right(CbRedistribute *redist)
 	Relation	rel = redist->kd->rel;
 	Page		page;
 
-	redist->bufs[1] = cb_sound_read(rel, CbPageGetOpaque(BufferGetPage(redist->bufs[0]))->next, NULL);
+	redist->bufs[1] = cb_sound_read(rel, CbPageGetOpaque(BufferGetPage(redist->bufs[0]))->next,
+									NULL);
 	LockBuffer(redist->bufs[1], BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(redist->bufs[1]);
 	cb_page_check(rel, BufferGetBlockNumber(redist->bufs[1]), page);
@@ -321,10 +322,10 @@ cb_redistribute_log(const CbRedistribute *redist)
 }
 
 /* Puts the new separator in the place of the old one; the page has the room. */
-static void
+static bool
 cb_redistribute_set_downlink(Page parent, OffsetNumber off, IndexTuple downlink)
 {
-	(void) PageIndexTupleOverwrite(parent, off, (Item) downlink,
+	return PageIndexTupleOverwrite(parent, off, (Item) downlink,
 								   IndexTupleSize(downlink));
 }
 
@@ -352,8 +353,8 @@ cb_redistribute_apply(const CbRedistribute *redist)
 		memcpy(BufferGetPage(redist->bufs[i]), redist->images[i].data, BLCKSZ);
 		cb_rel_mark_dirty(redist->bufs[i]);
 	}
-	cb_redistribute_set_downlink(BufferGetPage(redist->parent), redist->off,
-								 redist->downlink);
+	(void) cb_redistribute_set_downlink(BufferGetPage(redist->parent), redist->off,
+										redist->downlink);
 	cb_rel_mark_dirty(redist->parent);
 	if (wal)
 		cb_redistribute_log(redist);
@@ -614,7 +615,9 @@ cb_redo_redistribute(XLogReaderState *record)
 
 		cb_redo_require(record, 0, xlrec->off <= PageGetMaxOffsetNumber(page));
 		memcpy(downlink.data, data, len);
-		cb_redistribute_set_downlink(page, xlrec->off, (IndexTuple) downlink.data);
+		cb_redo_require(record, 0,
+						cb_redistribute_set_downlink(page, xlrec->off,
+													 (IndexTuple) downlink.data));
 	}
 	cb_redo_end(record, page, buf);
 }

@@ -249,10 +249,8 @@ cb_repack_leaf(Relation rel, Buffer buf, const CbLeafBatch *batch,
 	return true;
 }
 
-/*
- * The page after the record; errors are fatal to recovery, as they should be.
- */
-static void
+/* The page after the record; false: that cannot be, so it is damaged. */
+static bool
 cb_redo_repack_page(Page page, const CbRepack *repack)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
@@ -262,14 +260,16 @@ cb_redo_repack_page(Page page, const CbRepack *repack)
 	CbArena		arena;
 	IndexTuple *items;
 	int			n;
+	bool		done;
 
 	cb_arena_init(&arena, cxt);
 	n = cb_leaf_merge(page, repack, &arena, &items);
-	if (n <= 0 || !cb_leaf_can_pack(items, n) ||
-		!cb_leaf_build(page, items, n, 0, (Page) image.data))
-		elog(PANIC, "cache_batch: a leaf cannot be packed again as it was");
-	memcpy(page, image.data, BLCKSZ);
+	done = n > 0 && cb_leaf_can_pack(items, n) &&
+		cb_leaf_build(page, items, n, 0, (Page) image.data);
+	if (done)
+		memcpy(page, image.data, BLCKSZ);
 	MemoryContextDelete(cxt);
+	return done;
 }
 
 /*
@@ -299,7 +299,7 @@ cb_redo_leaf_pack(XLogReaderState *record)
 		repack.new_at = at + xlrec->nplain;
 		repack.tuples = tuples;
 		repack.tuples_len = len - places;
-		cb_redo_repack_page(page, &repack);
+		cb_redo_require(record, 0, cb_redo_repack_page(page, &repack));
 		pfree(at);
 		pfree(tuples);
 	}

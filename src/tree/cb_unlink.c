@@ -153,8 +153,8 @@ cb_unlink_copy_hikey(Relation rel, BlockNumber leaf, bool merge)
 	IndexTuple	hikey = NULL;
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (!PageIsNew(page) &&
-		(cb_tree_leaf_is_empty(page) ||
+	cb_page_check(rel, leaf, page);
+	if ((cb_tree_leaf_is_empty(page) ||
 		 (merge && CbPageIsLeaf(page) && !CbPageIsGone(page))) &&
 		!CbPageIsRightmost(page))
 		hikey = CopyIndexTuple(CbPageGetHighKey(page));

@@ -6,8 +6,8 @@ use CacheBatch;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# what whoever reads such a page says of it, verification as all (C13)
-my $unsound = qr/items outside of the page, or values outside of their item/;
+# what whoever reads such a page says of it, verification as all (C17)
+my $unsound = qr/Its items, or their values, are damaged/;
 
 my $node = new_node('verify', conf => "cache_batch.journal_limit = 1024\n");
 
@@ -99,7 +99,7 @@ damage($file, $leaf, [ 14, pack('v', unpack('v', substr(page($file, $leaf), 14, 
 $node->start;
 my ($vacuumed, undef, $trouble) = $node->psql('postgres', 'VACUUM t');
 isnt($vacuumed, 0, 'VACUUM fails where items are outside of their page');
-like($trouble, qr/is corrupted at block $leaf\b.*items outside of the page/s, 'and says so');
+like($trouble, qr/is corrupted at block $leaf\b.*$unsound/s, 'and says so');
 unlike(slurp_file($node->logfile), qr/PANIC/, 'which ends no server');
 
 # an entry that is missing altogether

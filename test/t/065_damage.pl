@@ -23,12 +23,13 @@ my $sound = do { $node->stop; page($file, $leaf) };
 my $item = unpack('V', substr($sound, 28, 4)) & 0x7FFF;
 my $scan = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(s) FROM d WHERE s > '');
 my @cases = (
-	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), qr/items outside of the page/ ],
-	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), qr/values outside of their item/ ],
-	[ 'a value in another place', $item + 8, "\x01\x12", qr/values outside of their item/ ],
-	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), qr/items outside of the page/ ],
-	[ 'a link out of the file', 8192 - 16, pack('V', 4_000_000), qr/A link leads to block 4000000/ ],
-	[ 'a link to nowhere', 8192 - 16, pack('V', 0xFFFFFFFE), qr/A link leads to block 4294967294/ ]);
+	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), qr/Its items, or their values, are damaged/ ],
+	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), qr/Its items, or their values, are damaged/ ],
+	[ 'a value in another place', $item + 8, "\x01\x12", qr/Its items, or their values, are damaged/ ],
+	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), qr/Its items, or their values, are damaged/ ],
+	[ 'an entry whose values are all said to have a fixed length', $item + 6, pack('v', 48), qr/Its items, or their values, are damaged/ ],
+	[ 'a link out of the file', 8192 - 16, pack('V', 4_000_000), qr/There is no block 4000000/ ],
+	[ 'a link to nowhere', 8192 - 16, pack('V', 0xFFFFFFFE), qr/There is no block 4294967294/ ]);
 
 foreach my $case (@cases)
 {
@@ -67,6 +68,23 @@ like(substr(slurp_file($node->logfile), length $log),
 damage($file, $block, [ 0, $journal ]);
 $node->start;
 sound($node, 'd', ['s'], 'whole when the page is');
+
+# A reader's mark is no damage of its own: a query on a standby, whose page has a value
+# that is damaged, and no item, does not end what that replays.
+$node->safe_psql('postgres', q(SELECT cache_batch_flush('d_s')));
+$node->safe_psql('postgres', 'CHECKPOINT');
+my $standby = new_standby($node, 'damage_standby');
+$standby->stop;
+$file =~ s/^\Q${\$node->data_dir}\E/$standby->data_dir/e;
+$item = unpack('V', substr(page($file, $leaf), 28, 4)) & 0x7FFF;
+damage($file, $leaf, [ $item + 8, pack('V', 0x3FFFFFF0) ]);
+$standby->start;
+my (undef, undef, $err) = $standby->psql('postgres', $scan);
+like($err, qr/are damaged/, 'a query on a standby says that a page is damaged');
+$node->safe_psql('postgres', q(INSERT INTO d VALUES (0, '000'); SELECT cache_batch_flush('d_s')));
+$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+is($standby->safe_psql('postgres', q(SELECT count(*) FROM d WHERE id = 0)), 3, 'and replay goes on');
+$standby->stop;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nobody has crashed');
 
 done_testing();
