@@ -48,7 +48,7 @@ cb_kill_packed(Page page, int ordinal, ItemPointer tid)
 	CbLeaf		leaf;
 	Size		len;
 
-	if (!cb_leaf_open(&leaf, page))
+	if (!cb_leaf_open(&leaf, page, NULL))
 		return false;
 	for (int i = ordinal; i < leaf.npacked; i++)
 	{

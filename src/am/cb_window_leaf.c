@@ -147,7 +147,7 @@ cb_window_open_leaf(Relation rel, CbWindow *window)
 	if (!CbPageIsLeaf(page) ||
 		PageGetMaxOffsetNumber(page) > MaxIndexTuplesPerPage ||
 		(!CbPageIsRightmost(page) && PageGetMaxOffsetNumber(page) < CB_HIKEY) ||
-		!cb_leaf_open(&window->reader, page))
+		!cb_leaf_open(&window->reader, page, cb_sound_desc(rel)))
 		cb_report_corrupt(rel, window->leaf.blkno, "The page is not a valid leaf.");
 }
 

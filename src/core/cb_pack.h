@@ -112,10 +112,6 @@ extern bool cb_pack_read_number(CbPackReader *reader, int i, int64_t *number);
 extern bool cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry,
 						 void *body);
 
-/* Have all entries one info, and bodies of n words, or of one text? */
-extern bool cb_pack_is_of_words(const CbPackReader *reader, int n, uint16_t *info);
-extern bool cb_pack_is_of_texts(const CbPackReader *reader, uint16_t *info);
-
 /* Reads entries packed by words, many at once; 0: try cb_pack_read. */
 extern int	cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap,
 							   void *out, uint16_t *len, uint64_t *tids);

@@ -895,35 +895,6 @@ cb_pack_check(const void *blob, size_t len)
 		cb_pack_align(end) + CB_PACK_PADDING == len;
 }
 
-/*
- * Have all entries one info, which is returned, and bodies of n words, as their blocks
- * say?
- */
-bool
-cb_pack_is_of_words(const CbPackReader *reader, int n, uint16_t *info)
-{
-	for (int b = 0; b < reader->nblocks; b++)
-	{
-		if (cb_pack_directory(reader)[b].kind != CB_PACK_WORDS + n)
-			return false;
-	}
-	*info = reader->info;
-	return reader->info_mask == 0;
-}
-
-/* Is every body one varlena, whose length word is the reader's work? */
-bool
-cb_pack_is_of_texts(const CbPackReader *reader, uint16_t *info)
-{
-	for (int b = 0; b < reader->nblocks; b++)
-	{
-		if (cb_pack_directory(reader)[b].kind != CB_PACK_BYTES)
-			return false;
-	}
-	*info = reader->info;
-	return reader->info_mask == 0 && reader->form == CB_PACK_FORM_TEXT;
-}
-
 /* ----------------------------------------------------------------
  * LP_DEAD hints
  * ----------------------------------------------------------------

@@ -59,13 +59,14 @@ cb_leaf_blob(Page page, Size *len)
  * stay as it is: pinned and locked, or a copy.  Raises no error.
  */
 bool
-cb_leaf_open(CbLeaf *leaf, Page page)
+cb_leaf_open(CbLeaf *leaf, Page page, TupleDesc desc)
 {
 	OffsetNumber off = CbPageFirstItem(page);
 	ItemId		item;
 
 	leaf->page = page;
 	leaf->npacked = 0;
+	leaf->desc = desc;
 	if (!CbPageIsPacked(page))
 		return true;
 	if (PageGetMaxOffsetNumber(page) < off)
@@ -134,7 +135,8 @@ cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 		(entry.info & INDEX_ALT_TID_MASK) != 0)
 		return NULL;
 	cb_leaf_set_header(&tuple->tuple, &entry);
-	return &tuple->tuple;
+	return leaf->desc == NULL || cb_entry_is_sound(leaf->desc, &tuple->tuple) ?
+		&tuple->tuple : NULL;
 }
 
 /*
@@ -189,6 +191,23 @@ cb_leaf_read_one(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 }
 
 /*
+ * Are these entries, of one size and one info, sound?  All are as the first is, if
+ * it has neither nulls nor values with a length of their own.
+ */
+static bool
+cb_leaf_are_sound(TupleDesc desc, IndexTuple *items, int n)
+{
+	if (n > 1 && !IndexTupleHasNulls(items[0]) && !IndexTupleHasVarwidths(items[0]))
+		n = 1;
+	for (int i = 0; i < n; i++)
+	{
+		if (!cb_entry_is_sound(desc, items[i]))
+			return false;
+	}
+	return true;
+}
+
+/*
  * The same for entry i and those behind it that can be read with it; 0 also
  * if they cannot.
  */
@@ -211,6 +230,8 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 		items[k] = (IndexTuple) at;
 		cb_leaf_set_header(items[k], &entry);
 	}
+	if (leaf->desc != NULL && !cb_leaf_are_sound(leaf->desc, items, n))
+		return 0;
 	(void) cb_arena_alloc(arena, at - arena->at);
 	return n;
 }
@@ -408,7 +429,7 @@ cb_leaf_merge(Page page, const CbRepack *repack, CbArena *arena,
 	int			n;
 	int			next = 0;
 
-	if (!cb_leaf_open(&leaf, page) ||
+	if (!cb_leaf_open(&leaf, page, NULL) ||
 		PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page) != repack->nplain)
 		return -1;
 	n = leaf.npacked + repack->nnew;

@@ -24,6 +24,7 @@
 
 #include "base/cb_arena.h"
 #include "core/cb_pack.h"
+#include "page/cb_entry.h"
 #include "page/cb_page.h"
 
 #define CbPageIsPacked(page) \
@@ -39,6 +40,8 @@ typedef struct CbLeaf
 	Page		page;
 	int			npacked;		/* entries of the packed part; 0: there is
 								 * none */
+	TupleDesc	desc;			/* what these are to look like; NULL: nobody
+								 * looks */
 	CbPackReader packed;
 } CbLeaf;
 
@@ -65,7 +68,7 @@ cb_leaf_tid_number(const ItemPointerData *tid)
 }
 
 /* Begins to read a leaf; false: its packed part is damaged. */
-extern bool cb_leaf_open(CbLeaf *leaf, Page page);
+extern bool cb_leaf_open(CbLeaf *leaf, Page page, TupleDesc desc);
 
 /* Raises the error for a page whose packed part is damaged. */
 pg_noreturn extern void cb_leaf_report_damaged(Relation rel, BlockNumber blkno);

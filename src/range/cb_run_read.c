@@ -281,7 +281,7 @@ cb_run_load(Relation rel, CbRunCursor *cursor, int i)
 	}
 	memcpy(page, BufferGetPage(buf), BLCKSZ);
 	UnlockReleaseBuffer(buf);
-	if (!cb_leaf_open(&cursor->leaf, page))
+	if (!cb_leaf_open(&cursor->leaf, page, cb_sound_desc(rel)))
 		cb_leaf_report_damaged(rel, cursor->pages[i]);
 	cursor->nentries = CbPageIsPacked(page) ? cursor->leaf.npacked :
 		PageGetMaxOffsetNumber(page);

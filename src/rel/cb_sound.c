@@ -7,7 +7,8 @@
  * pointers, and the lengths of tuples and values, without a look at each: that
  * would cost more than the search.  So all of them are looked at once, by the
  * process that reads the page from disk, unless the server's checksums tell that
- * it is as it was written.  An unsound page gets another page id, in memory only,
+ * it is as it was written; but entries of a packed part when they are read, as few
+ * of them may ever be (cb_leaf_open).  An unsound page gets another page id, in memory only,
  * and cb_page_check() raises the error for all who come.
  *
  * The mark is made under the page's exclusive lock and is no change of the
@@ -24,11 +25,9 @@
  */
 #include "postgres.h"
 
-#include "access/itup.h"
-#include "access/toast_compression.h"
-#include "access/toast_internals.h"
 #include "access/xlog.h"
 #include "executor/instrument.h"
+#include "page/cb_entry.h"
 #include "page/cb_leaf.h"
 #include "page/cb_range_page.h"
 #include "rel/cb_rel.h"
@@ -36,84 +35,6 @@
 #include "storage/bufpage.h"
 
 /* ---------- tuples ---------- */
-
-/*
- * Bytes of a value that has a length of its own, of which room > 0 bytes are
- * inside the tuple; 0: it is damaged.
- */
-static Size
-cb_sound_varlena(const char *value, Size room)
-{
-	if (VARATT_IS_1B_E(value))
-		return 0;				/* indexes have no values elsewhere */
-	if (VARATT_IS_1B(value))
-		return VARSIZE_1B(value);
-	if (room < VARHDRSZ_COMPRESSED && (room < VARHDRSZ || VARATT_IS_4B_C(value)))
-		return 0;
-	if (!VARATT_IS_4B_C(value))
-		return VARSIZE_4B(value) < VARHDRSZ ? 0 : VARSIZE_4B(value);
-	if (VARSIZE_4B(value) < VARHDRSZ_COMPRESSED ||
-		TOAST_COMPRESS_METHOD(value) > TOAST_LZ4_COMPRESSION_ID)
-		return 0;
-	return VARSIZE_4B(value);
-}
-
-/* The same of a value of any type; its length may be more than room. */
-static Size
-cb_sound_value(Form_pg_attribute attr, const char *value, Size room)
-{
-	const char *end;
-
-	if (attr->attlen > 0)
-		return attr->attlen;
-	if (attr->attlen == -1)
-		return cb_sound_varlena(value, room);
-	end = memchr(value, '\0', room);
-	return end == NULL ? 0 : end - value + 1;
-}
-
-/*
- * Do the first natts values lie inside the tuple, which has size bytes for them
- * and its header?
- */
-static bool
-cb_sound_values(TupleDesc desc, IndexTuple itup, Size size, int natts)
-{
-	Size		off = IndexInfoFindDataOffset(itup->t_info);
-	bits8	   *nulls = (bits8 *) (itup + 1);
-
-	if (off > size)
-		return false;
-	for (int i = 0; i < natts; i++)
-	{
-		Form_pg_attribute attr = TupleDescAttr(desc, i);
-		Size		len;
-
-		if (IndexTupleHasNulls(itup) && att_isnull(i, nulls))
-			continue;
-		/* the server finds later values by that bit, and remembers where they are */
-		if (off >= size || (attr->attlen < 0 && !IndexTupleHasVarwidths(itup)))
-			return false;
-		off = att_align_pointer(off, attr->attalign, attr->attlen, (char *) itup + off);
-		if (off >= size)
-			return false;
-		len = cb_sound_value(attr, (char *) itup + off, size - off);
-		if (len == 0 || len > size - off)
-			return false;
-		off += len;
-	}
-	return true;
-}
-
-/* Is that an entry?  Its size is known to lie inside. */
-static bool
-cb_sound_entry(Relation rel, IndexTuple itup)
-{
-	return (itup->t_info & INDEX_ALT_TID_MASK) == 0 &&
-		ItemPointerIsValid(&itup->t_tid) &&
-		cb_sound_values(RelationGetDescr(rel), itup, IndexTupleSize(itup),
-						RelationGetDescr(rel)->natts);
-}
 
 /* Is that a separator, or a bound?  Its size is known to lie inside. */
 static bool
@@ -133,7 +54,7 @@ cb_sound_pivot(Relation rel, IndexTuple itup)
 		size -= tid;
 	}
 	return natts <= IndexRelationGetNumberOfKeyAttributes(rel) &&
-		cb_sound_values(RelationGetDescr(rel), itup, size, natts);
+		cb_entry_fits(RelationGetDescr(rel), itup, size, natts);
 }
 
 /* ---------- pages ---------- */
@@ -166,67 +87,6 @@ cb_sound_pivots(Relation rel, Page page, OffsetNumber first, OffsetNumber last)
 	return true;
 }
 
-/* The size of all entries without nulls, if every value has a fixed length; else 0. */
-static Size
-cb_sound_fixed_size(TupleDesc desc)
-{
-	Size		size = IndexInfoFindDataOffset(0);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attr = TupleDescAttr(desc, i);
-
-		if (attr->attlen <= 0)
-			return 0;
-		size = att_align_nominal(size, attr->attalign) + attr->attlen;
-	}
-	return MAXALIGN(size);
-}
-
-/*
- * Is it certain, without a look at each, that all that can be read of the packed part
- * are entries?  So it is if all have the size that their values take, or if their one
- * value takes all of them.
- */
-static bool
-cb_sound_packed_is_of_one_shape(Relation rel, const CbLeaf *leaf)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	Size		size = cb_sound_fixed_size(desc);
-	uint16		bits = INDEX_NULL_MASK | INDEX_ALT_TID_MASK;
-	uint16		info;
-
-	if (size > 0)
-		return cb_pack_is_of_words(&leaf->packed, (size - CB_LEAF_HEADER) / sizeof(uint64), &info) &&
-			(info & bits) == 0;
-	return desc->natts == 1 && TupleDescAttr(desc, 0)->attlen == -1 &&
-		cb_pack_is_of_texts(&leaf->packed, &info) &&
-		(info & (bits | INDEX_VAR_MASK)) == INDEX_VAR_MASK;
-}
-
-/*
- * Is all that can be read of the packed part an entry?  What cannot be read is found
- * by whoever tries.
- */
-static bool
-cb_sound_packed(Relation rel, Page page)
-{
-	CbLeaf		leaf;
-	CbLeafTuple tuple;
-
-	if (!cb_leaf_open(&leaf, page))
-		return false;
-	if (leaf.npacked == 0 || cb_sound_packed_is_of_one_shape(rel, &leaf))
-		return true;
-	for (int i = 0; i < leaf.npacked; i++)
-	{
-		if (cb_leaf_read(&leaf, i, &tuple) != NULL &&
-			!cb_sound_entry(rel, &tuple.tuple))
-			return false;
-	}
-	return true;
-}
-
 /* Of a leaf, or a page with entries of a run. */
 static bool
 cb_sound_leaf(Relation rel, Page page)
@@ -234,14 +94,13 @@ cb_sound_leaf(Relation rel, Page page)
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
 	if (max > MaxIndexTuplesPerPage || max + 1 < CbPageFirstItem(page) ||
-		!cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page) - 1) ||
-		!cb_sound_packed(rel, page))
+		!cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page) - 1))
 		return false;
 	for (OffsetNumber off = CbPageFirstPlain(page); off <= max; off++)
 	{
 		IndexTuple	itup = cb_sound_tuple(page, off);
 
-		if (itup == NULL || !cb_sound_entry(rel, itup))
+		if (itup == NULL || !cb_entry_is_sound(RelationGetDescr(rel), itup))
 			return false;
 	}
 	return true;
@@ -261,7 +120,8 @@ cb_sound_journal(Relation rel, Page page)
 
 		if (end - at < sizeof(IndexTupleData) ||
 			IndexTupleSize(itup) < sizeof(IndexTupleData) ||
-			IndexTupleSize(itup) > end - at || !cb_sound_entry(rel, itup))
+			IndexTupleSize(itup) > end - at ||
+			!cb_entry_is_sound(RelationGetDescr(rel), itup))
 			return false;
 		at += MAXALIGN(IndexTupleSize(itup));
 	}
@@ -324,6 +184,17 @@ cb_sound_mark(Relation rel, Buffer buf)
 /* ---------- reading ---------- */
 
 /*
+ * What entries that are read from disk are to look like; NULL: nobody need look,
+ * as checksums tell that they are as they were written.
+ */
+TupleDesc
+cb_sound_desc(Relation rel)
+{
+	return DataChecksumsEnabled() && !ignore_checksum_failure ? NULL :
+		RelationGetDescr(rel);
+}
+
+/*
  * Is there such a block?  How many there are is asked only where a link leads
  * further than any before.
  */
@@ -368,7 +239,7 @@ cb_sound_read(Relation rel, BlockNumber blkno, BufferAccessStrategy strategy)
 						  blkno, cb_rel_cache(rel)->nblocks);
 	buf = ReadBufferExtended(rel, MAIN_FORKNUM, blkno, RBM_NORMAL, strategy);
 	if (unlikely(pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read != before) &&
-		(!DataChecksumsEnabled() || ignore_checksum_failure))
+		cb_sound_desc(rel) != NULL)
 		cb_sound_mark(rel, buf);
 	return buf;
 }

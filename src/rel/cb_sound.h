@@ -11,6 +11,9 @@
 #include "page/cb_page.h"
 #include "storage/bufmgr.h"
 
+/* What entries read from disk are to look like; NULL: nobody need look. */
+extern TupleDesc cb_sound_desc(Relation rel);
+
 /* As ReadBufferExtended() of the main fork; an unsound page is marked. */
 extern Buffer cb_sound_read(Relation rel, BlockNumber blkno,
 							BufferAccessStrategy strategy);

@@ -256,7 +256,7 @@ cb_inspect_is_dead(Page page, OffsetNumber off)
 static void
 cb_inspect_open_leaf(Relation rel, BlockNumber blkno, Page page, CbLeaf *leaf)
 {
-	if (!cb_leaf_open(leaf, page))
+	if (!cb_leaf_open(leaf, page, RelationGetDescr(rel)))
 		cb_leaf_report_damaged(rel, blkno);
 }
 

@@ -365,7 +365,7 @@ cb_verify_list_items(CbVerify *v)
 	CbLeaf		leaf = {.npacked = 0};
 
 	cb_arena_init(&arena, v->page_cxt);
-	if (v->level == 0 && !cb_leaf_open(&leaf, page))
+	if (v->level == 0 && !cb_leaf_open(&leaf, page, RelationGetDescr(v->rel)))
 		cb_leaf_report_damaged(v->rel, v->blkno);
 	v->npacked = v->nitems = leaf.npacked;
 	v->items = palloc(sizeof(IndexTuple) * (leaf.npacked + max + 1));

@@ -270,7 +270,7 @@ cb_dead_list(CbDead *search)
 	/* what is checked can lose entries without fail */
 	if (max > MaxIndexTuplesPerPage)
 		cb_report_corrupt(search->kd->rel, blkno, "It has %u items.", max);
-	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
+	if (!cb_leaf_open(&leaf, page, cb_sound_desc(search->kd->rel)) || !cb_leaf_check(&leaf))
 		cb_leaf_report_damaged(search->kd->rel, blkno);
 	search->items = palloc(sizeof(CbDeadItem) *
 						   (leaf.npacked + max + batch->n));

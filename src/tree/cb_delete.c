@@ -111,7 +111,7 @@ cb_tree_redo_deletable(XLogReaderState *record, Page page, int nordinals,
 	memcpy(dead.ordinals, data, nordinals * sizeof(uint16));
 	memcpy(dead.offsets, data + nordinals * sizeof(uint16),
 		   noffsets * sizeof(OffsetNumber));
-	cb_redo_require(record, 0, cb_leaf_open(&leaf, page));
+	cb_redo_require(record, 0, cb_leaf_open(&leaf, page, NULL));
 	cb_redo_require(record, 0, nordinals == 0 ||
 					(cb_leaf_check(&leaf) && dead.ordinals[nordinals - 1] < leaf.npacked));
 	cb_redo_require(record, 0, noffsets == 0 ||
@@ -340,7 +340,7 @@ cb_delete_find(CbDeleteState *state, Buffer buf, CbDeletable *dead)
 	if (max > MaxIndexTuplesPerPage)
 		cb_report_corrupt(state->rel, BufferGetBlockNumber(buf),
 						  "It has %u items.", max);
-	if (!cb_leaf_open(&leaf, page))
+	if (!cb_leaf_open(&leaf, page, NULL))
 		cb_leaf_report_damaged(state->rel, BufferGetBlockNumber(buf));
 
 	dead->nordinals = dead->noffsets = 0;

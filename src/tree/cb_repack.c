@@ -145,7 +145,7 @@ cb_repack_merge(const CbKeyDesc *kd, BlockNumber blkno, Page page,
 	CbLeaf		leaf;
 	int			next = 0;
 
-	if (!cb_leaf_open(&leaf, page))
+	if (!cb_leaf_open(&leaf, page, cb_sound_desc(kd->rel)))
 		cb_leaf_report_damaged(kd->rel, blkno);
 	m.npacked = leaf.npacked;
 	m.packed = cb_arena_alloc(arena, sizeof(IndexTuple) * (leaf.npacked + 1));

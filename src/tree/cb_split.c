@@ -895,7 +895,7 @@ cb_split_make_half(Page page, int ordinal, OffsetNumber off, bool left,
 	CbDeletable gone = {0};
 	CbLeaf		leaf;
 
-	(void) cb_leaf_open(&leaf, page);
+	(void) cb_leaf_open(&leaf, page, NULL);
 	for (int i = left ? ordinal : 0; i < (left ? leaf.npacked : ordinal); i++)
 		gone.ordinals[gone.nordinals++] = i;
 	for (OffsetNumber i = left ? off : CbPageFirstPlain(page);
@@ -1006,7 +1006,7 @@ cb_tree_split_as_is(const CbKeyDesc *kd, Buffer buf)
 	int			n;
 
 	Assert(!CbPageHasIncompleteSplit(page));
-	if (!cb_leaf_open(&leaf, page) || !cb_leaf_check(&leaf))
+	if (!cb_leaf_open(&leaf, page, cb_sound_desc(kd->rel)) || !cb_leaf_check(&leaf))
 		cb_leaf_report_damaged(kd->rel, BufferGetBlockNumber(buf));
 	n = (leaf.npacked + PageGetMaxOffsetNumber(page) + 1 - CbPageFirstPlain(page)) / 2;
 	for (; n > 0 && plan.hikey[0] == NULL; n /= 2)

@@ -46,6 +46,27 @@ foreach my $case (@cases)
 	$node->stop;
 }
 
+# a value in a packed part, which is looked at when it is read
+$node->start;
+$node->safe_psql('postgres', q(
+	CREATE TABLE p (k int, s text);
+	INSERT INTO p SELECT i, CASE i WHEN 300 THEN 'MARKER' ELSE md5(i::text) || repeat('x', i % 7) END
+		FROM generate_series(1, 1000) i;
+	CREATE INDEX p_k ON p USING cachebatch (k, s COLLATE "C");
+	CHECKPOINT));
+my $packed = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('p_k')));
+$node->stop;
+my ($number) = grep { index(page($packed, $_), 'MARKER') >= 0 } 1 .. (-s $packed) / 8192 - 1;
+my $length = index(page($packed, $number), 'MARKER') - 1;
+damage($packed, $number, [ $length, "\xff" ]);
+$node->start;
+foreach my $question (q(SELECT s FROM p WHERE k = 300), q(SELECT cache_batch_verify('p_k')))
+{
+	my (undef, undef, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET enable_seqscan = off; $question");
+	like($err, qr/XX002.*The packed part is damaged/s, "a packed value longer than its entry: $question");
+}
+$node->stop;
+
 # redo, without full-page images
 damage($file, $leaf, [ 0, $sound ]);
 $node->append_conf('postgresql.conf', "full_page_writes = off\nwal_consistency_checking = ''\n");
