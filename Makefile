@@ -1,7 +1,7 @@
 # cache_batch: build with PGXS; the check-* targets are in test/targets.mk
 EXTENSION = cache_batch
 MODULE_big = cache_batch
-DATA = sql/cache_batch--1.0.sql
+DATA = sql/cache_batch--1.0.sql sql/cache_batch--1.0--1.1.sql
 SCRIPTS = cache_batch_check
 PGFILEDESC = "cache_batch - batched index access method"
 

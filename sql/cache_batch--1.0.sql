@@ -189,11 +189,6 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.cache_batch_stat_reset() IS
 	'resets the counters of this database''s cachebatch indexes and flush workers, and that of the pool';
 
-CREATE FUNCTION @extschema@.cache_batch_stat_reset(index regclass) RETURNS void
-AS 'MODULE_PATHNAME', 'cache_batch_stat_reset_index' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.cache_batch_stat_reset(regclass) IS
-	'resets the counters of one cachebatch index';
-
 CREATE FUNCTION @extschema@.cache_batch_stat_get_pool(
 	OUT pool_size bigint,
 	OUT chunk_size bigint,
@@ -239,35 +234,6 @@ CREATE FUNCTION @extschema@.cache_batch_stat_get_workers(
 	OUT last_error_at timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-
-CREATE FUNCTION @extschema@.cache_batch_stat_get_progress(
-	OUT pid integer,
-	OUT datid oid,
-	OUT relid oid,
-	OUT indexrelid oid,
-	OUT command text,
-	OUT phase text,
-	OUT done bigint,
-	OUT total bigint,
-	OUT unit text,
-	OUT started_at timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-
-CREATE FUNCTION @extschema@.cache_batch_last_scans(
-	OUT number integer,
-	OUT index regclass,
-	OUT windows bigint,
-	OUT leaves_read bigint,
-	OUT cached bigint,
-	OUT from_leaves bigint,
-	OUT from_runs bigint,
-	OUT from_buckets bigint,
-	OUT from_journal bigint)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.cache_batch_last_scans() IS
-	'what this session''s last scans of cachebatch indexes took from each level, the last one first';
 
 CREATE FUNCTION @extschema@.cache_batch_stat_get_heat(index oid,
 	OUT min_age integer,
@@ -399,26 +365,6 @@ WHERE w.pid IS NOT NULL OR w.state <> 'idle' OR w.requests > 0
    OR w.last_error_at IS NOT NULL;
 COMMENT ON VIEW @extschema@.cache_batch_stat_workers IS
 	'one row for each flush worker and, without pid, one for each database that had any';
-
-CREATE VIEW @extschema@.cache_batch_stat_progress AS
-SELECT p.pid,
-	   p.datid,
-	   d.datname,
-	   p.relid,
-	   p.indexrelid,
-	   i.relname AS indexrelname,
-	   p.command,
-	   p.phase,
-	   p.done,
-	   p.total,
-	   p.unit,
-	   p.started_at
-FROM @extschema@.cache_batch_stat_get_progress() p
-	 LEFT JOIN pg_database d ON d.oid = p.datid
-	 LEFT JOIN pg_class i ON i.oid = p.indexrelid
-		AND d.datname = current_database();
-COMMENT ON VIEW @extschema@.cache_batch_stat_progress IS
-	'one row for each process that flushes, vacuums, packs, reads or checks a cachebatch index at present: how far it has come';
 
 CREATE VIEW @extschema@.cache_batch_stat_heat AS
 SELECT n.nspname AS schemaname,
@@ -850,8 +796,7 @@ COMMENT ON FUNCTION @extschema@.cache_batch_advise(regclass, bigint, bigint) IS
 
 GRANT SELECT ON @extschema@.cache_batch_stat_indexes, @extschema@.cache_batch_stat_pool,
 	@extschema@.cache_batch_stat_databases, @extschema@.cache_batch_stat_buckets,
-	@extschema@.cache_batch_stat_workers, @extschema@.cache_batch_stat_progress,
-	@extschema@.cache_batch_stat_heat TO PUBLIC;
+	@extschema@.cache_batch_stat_workers, @extschema@.cache_batch_stat_heat TO PUBLIC;
 
 -- page contents show data of the table; the rest shows sizes only, and texts
 -- of errors only to members of pg_read_all_stats
@@ -865,7 +810,6 @@ REVOKE ALL ON FUNCTION @extschema@.cache_batch_journal(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_bucket_list(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_ranges(regclass) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_stat_reset() FROM PUBLIC;
-REVOKE ALL ON FUNCTION @extschema@.cache_batch_stat_reset(regclass) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_verify(regclass, boolean) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_metapage(regclass) TO pg_stat_scan_tables;
 GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_page(regclass, bigint) TO pg_stat_scan_tables;

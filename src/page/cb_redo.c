@@ -37,7 +37,7 @@ cb_redo_require(XLogReaderState *record, uint8 block, bool sound)
 			(errcode(ERRCODE_INDEX_CORRUPTED),
 			 errmsg("cache_batch: cannot replay a change of block %u of file %u/%u/%u, as the page is damaged",
 					blkno, file.spcOid, file.dbOid, file.relNumber),
-			 errhint("Restore the file from a backup.")));
+			 errhint("If a newer version of cache_batch was here, install that again. Otherwise restore the file from a backup.")));
 }
 
 /*

@@ -10,7 +10,7 @@ SELECT no_plan();
 -- the extension and its access method
 SELECT has_extension('cache_batch');
 SELECT is((SELECT extversion FROM pg_extension WHERE extname = 'cache_batch'),
-		  '1.0', 'version');
+		  '1.1', 'version');
 SELECT is((SELECT amtype FROM pg_am WHERE amname = 'cachebatch'), 'i',
 		  'cachebatch is an index access method');
 SELECT is(pg_indexam_has_property(am.oid, p.name), p.want,

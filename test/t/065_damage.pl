@@ -81,6 +81,11 @@ damage($file, $block, [ 12, pack('v', 8168) ]);
 is($node->start(fail_ok => 1), 0, 'a record is not replayed into a damaged page');
 my $log = slurp_file($node->logfile);
 like($log, qr/cannot replay a change of block $block of file/, 'and the log says which page it is');
+damage($file, $block, [ 0, $journal ], [ 8192 - 6, pack('v', 2) ]);
+is($node->start(fail_ok => 1), 0, 'nor into one of another version of the format');
+like(substr(slurp_file($node->logfile), length $log),
+	qr/cannot replay a change of block $block of file.*\n.*HINT:  If a newer version of cache_batch was here, install that again/,
+	'and the log says what to do');
 damage($file, $block, [ 0, $journal ]);
 $node->start;
 sound($node, 'd', ['s'], 'whole when the page is');

@@ -1,5 +1,5 @@
 -- An old server's indexes: entries in the tree, in packed cold leaves, in range
--- buffers and in the journal.
+-- buffers and in the journal.  Released versions run it, too.
 SET client_min_messages = warning;
 CREATE EXTENSION cache_batch;
 CREATE FUNCTION up_reverse_cmp(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
