@@ -8,8 +8,8 @@
  * would cost more than the search.  So all of them are looked at once, by the
  * process that reads the page from disk, unless the server's checksums tell that
  * it is as it was written; but entries of a packed part when they are read, as few
- * of them may ever be (cb_leaf_open).  An unsound page gets another page id, in memory only,
- * and cb_page_check() raises the error for all who come.
+ * of them may ever be (cb_leaf_open).  An unsound page gets another page id, in
+ * memory only, and cb_page_check() raises the error for all who come.
  *
  * The mark is made under the page's exclusive lock and is no change of the
  * page: it is not logged, and the buffer is not dirtied.  Redo may change a marked
