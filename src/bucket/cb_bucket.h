@@ -7,7 +7,7 @@
  * databases.  An index that takes part has a bucket set with an ordered list
  * of buckets, each for a range of keys; a bucket lists the chunks that may
  * hold entries of its range.  Everything here is disposable: whatever a
- * bucket holds is in the journal until it is in the tree.
+ * bucket holds is in the journal until it is in the tree, or in a run.
  *
  * Invariants:
  *	a) While a bucket set is attached, its buckets hold exactly the entries

@@ -35,7 +35,7 @@
  * pages, which their numbers tell.  A promoted server goes on with the copy.
  *
  * Builders change the list under both locks of the bucket set, after their
- * comparisons (I7_SHAREDMERGE); a number tells them that the copy was given up
+ * comparisons (I11_SHAREDMERGE); a number tells them that the copy was given up
  * meanwhile.  On a primary the builder is a worker, which is asked for it, and
  * builds before it sweeps.  It is asked once: if it fails it sweeps when it
  * comes again (B4_ASKED).  If none has come after a second the scan builds.
@@ -190,7 +190,7 @@ cb_shared_evict(const CbBucketSet *keep, bool idle)
 /*
  * Takes both locks of the bucket set, waiting for them, to change the copy;
  * false, without a lock: it has been given up, or is another index's by now.
- * Comparisons are over (I7_SHAREDMERGE).
+ * Comparisons are over (I11_SHAREDMERGE).
  */
 static bool
 cb_shared_lock(const CbSharedBuild *build)

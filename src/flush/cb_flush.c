@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_flush.c
- *	  Flushing buckets: a bucket's chunks, sorted, into the tree.
+ *	  Flushing buckets: a bucket's chunks, sorted, into the tree or into runs.
  *
  * The chunks are owned meanwhile and stay readable in their buckets; they are
  * taken out only after the WAL of the last leaf (I1).  An error gives the

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_sweep.c
- *	  Emptying the journal into the tree: one sorted sweep.
+ *	  Emptying the journal into the tree, or into runs: one sorted sweep.
  *
  * Sweeps of an index exclude one another by LockPage(index, 1), a
  * heavyweight lock, so that whoever waits for one is seen by the deadlock

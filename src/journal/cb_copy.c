@@ -16,9 +16,9 @@
  *
  * Why a scan sees all it must (I1, I11): its snapshot is taken before the tail
  * is read, and whatever the snapshot can see was published before it.  What
- * lies below the tail was in the tree before the tail moved; what lies above is
- * read here, or, if its page is recycled before we come to it, lies below a
- * newer tail and is in the tree as well.  The tree is read later.  Entries
+ * lies below the tail was in the tree or in a run before the tail moved; what lies
+ * above is read here, or, if its page is recycled before we come to it, lies below a
+ * newer tail and is there as well.  Runs and the tree are read later.  Entries
  * below the tail are ignored:  VACUUM may have removed them from the tree and
  * given their TIDs away.  In recovery redo counts what it has done to a file's
  * journal (cb_counts.h), after it; so a scan for which the count is as it was

@@ -90,7 +90,7 @@ cb_drain_log(Buffer buf, CbPos tail, BlockNumber tail_block)
 }
 
 /*
- * Move the tail behind a batch whose entries are all in the tree, in WAL, and
+ * Move the tail behind a batch whose entries are all in the tree or in runs, in WAL, and
  * put the pages that it leaves into the free space map.  Sorts the batch's
  * pages.
  *

@@ -178,8 +178,8 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
  * Read all entries from reader->pos to the head, or to the limit; afterwards
  * reader->pos is there.  They are in the order of the journal, equal ones
  * among them.  Holds one page lock at a time, none on entry.  False: a page
- * was recycled, so what was to be read is in the tree; begin again from the
- * new tail.
+ * was recycled, so what was to be read is in the tree or in runs; begin again
+ * from the new tail.
  *
  * snapshot: the scan's, which each page must not be too new for, else an error
  * is raised; NULL: there is none.  Damage raises an error as well.  No

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_flush_fn.c
- *	  cache_batch_flush(): empties the journal of an index on request.
+ *	  cache_batch_flush(): brings all entries of an index to the leaves on request.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,5 +1,5 @@
-# A process is killed at every test point of publication, flush, sweep, split,
-# truncation, build and VACUUM; after recovery the index is whole, and stays so
+# A process is killed at test points of publication, flush, sweep, split, truncation,
+# ranges, packing, build and VACUUM; after recovery the index is whole, and stays so
 # in use.
 use strict;
 use warnings;
