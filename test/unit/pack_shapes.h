@@ -102,12 +102,14 @@ pack_url(char *to, uint64_t *seed)
 	static const char *const hosts[] = {"shop.example.org", "www.example.com"};
 	static const char *const parts[] = {"articles", "products", "category", "people"};
 
-	return (size_t) sprintf(to, "https://%s/%s/%u/%s-%08x",
-							hosts[unit_below(seed, 2)],
-							parts[unit_below(seed, 4)],
-							2015 + unit_below(seed, 10),
-							parts[unit_below(seed, 4)],
-							(unsigned) unit_random(seed));
+	/* one after the other: the order of arguments is the compiler's */
+	const char *host = hosts[unit_below(seed, 2)];
+	const char *part = parts[unit_below(seed, 4)];
+	uint32_t	year = 2015 + unit_below(seed, 10);
+	const char *name = parts[unit_below(seed, 4)];
+	uint32_t	number = (uint32_t) unit_random(seed);
+
+	return (size_t) sprintf(to, "https://%s/%s/%u/%s-%08x", host, part, year, name, number);
 }
 
 /* microseconds between two events */
@@ -141,7 +143,8 @@ pack_make_int(PackSet *set, PackShape shape, int i, uint64_t *body,
 			set->key -= unit_below(seed, 1000);
 			break;
 		case PACK_NOISE_INT:
-			set->key = unit_random(seed) >> unit_below(seed, 64);
+			set->key = unit_random(seed);
+			set->key >>= unit_below(seed, 64);
 			break;
 		case PACK_ORDERED_INT:
 			set->key += 4;
@@ -277,7 +280,10 @@ pack_make_entry(PackSet *set, PackShape shape, int i, uint64_t *seed)
 	if (shape == PACK_TICKS)
 		entry->tid = 1;			/* takes no space, nor gives some back */
 	if (shape == PACK_NOISE)
-		entry->tid = unit_random(seed) >> (16 + unit_below(seed, 40));
+	{
+		entry->tid = unit_random(seed);
+		entry->tid >>= 16 + unit_below(seed, 40);
+	}
 	set->bytes += entry->len;
 }
 
