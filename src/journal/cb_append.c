@@ -470,11 +470,14 @@ cb_append_claim(CbAppend *append)
 static void
 cb_append_drop_fresh(CbAppend *append)
 {
+	BlockNumber blkno;
+
 	if (!BufferIsValid(append->fresh))
 		return;
 	/* the map is only a hint, should it be in use by now */
-	RecordFreeIndexPage(append->rel, BufferGetBlockNumber(append->fresh));
+	blkno = BufferGetBlockNumber(append->fresh);
 	ReleaseBuffer(append->fresh);
+	cb_rel_free_pages(append->rel, &blkno, 1, false);
 	append->fresh = InvalidBuffer;
 }
 

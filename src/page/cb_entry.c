@@ -51,6 +51,17 @@ cb_entry_value(Form_pg_attribute attr, const char *value, Size room)
 }
 
 /*
+ * Does a value begin where one may?  Short ones may anywhere; with what else would
+ * seem to be one's length word, among bytes of padding, nothing is aligned.
+ */
+static bool
+cb_entry_is_aligned(Form_pg_attribute attr, IndexTuple itup, Size off)
+{
+	return attr->attlen != -1 || VARATT_IS_1B((char *) itup + off) ||
+		off == att_align_nominal(off, attr->attalign);
+}
+
+/*
  * Do the first natts values lie inside the tuple, which has size bytes for them
  * and its header?
  */
@@ -73,7 +84,7 @@ cb_entry_fits(TupleDesc desc, IndexTuple itup, Size size, int natts)
 		if (off >= size || (attr->attlen < 0 && !IndexTupleHasVarwidths(itup)))
 			return false;
 		off = att_align_pointer(off, attr->attalign, attr->attlen, (char *) itup + off);
-		if (off >= size)
+		if (off >= size || !cb_entry_is_aligned(attr, itup, off))
 			return false;
 		len = cb_entry_value(attr, (char *) itup + off, size - off);
 		if (len == 0 || len > size - off)

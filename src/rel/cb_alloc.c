@@ -161,6 +161,10 @@ cb_alloc_from_map(Relation rel)
 			tail = meta.journal_tail;
 		}
 
+		/* the map is no more than a hint, also of what was lost at a crash */
+		if (!cb_sound_has_block(rel, blkno))
+			continue;
+
 		/* others may be looking at the page; never wait for them here */
 		buf = cb_ring_read(rel, blkno);
 		if (ConditionalLockBuffer(buf))
@@ -217,20 +221,6 @@ cb_rel_alloc_page(Relation rel)
 	}
 }
 
-/*
- * Gives back a page from cb_rel_alloc_page() that was not needed, and has not
- * been changed: unlocks and unpins it, and puts it into the map, in which
- * others will find it sooner or later.
- */
-void
-cb_rel_return_page(Relation rel, Buffer buf)
-{
-	BlockNumber blkno = BufferGetBlockNumber(buf);
-
-	UnlockReleaseBuffer(buf);
-	RecordFreeIndexPage(rel, blkno);
-}
-
 static int
 cb_alloc_compare_blocks(const void *a, const void *b)
 {
@@ -247,8 +237,8 @@ cb_alloc_compare_blocks(const void *a, const void *b)
  * long as an index is large.
  *
  * early: they were deleted just now, and may not be free yet.  The pages themselves
- * are not looked at: whoever takes one looks.  No page of the index is locked by
- * the caller, who is in no critical section; not logged.
+ * are not looked at: whoever takes one looks.  The caller has no page of the index
+ * locked but new ones, and is in no critical section; not logged.
  */
 void
 cb_rel_free_pages(Relation rel, BlockNumber *pages, int n, bool early)
@@ -267,6 +257,20 @@ cb_rel_free_pages(Relation rel, BlockNumber *pages, int n, bool early)
 		}
 		FreeSpaceMapVacuumRange(rel, pages[i], pages[next - 1] + 1);
 	}
+}
+
+/*
+ * Gives back a page from cb_rel_alloc_page() that was not needed, and has not
+ * been changed: unlocks and unpins it, and puts it into the map.  The caller may
+ * have locked other new pages, and is in no critical section.
+ */
+void
+cb_rel_return_page(Relation rel, Buffer buf)
+{
+	BlockNumber blkno = BufferGetBlockNumber(buf);
+
+	UnlockReleaseBuffer(buf);
+	cb_rel_free_pages(rel, &blkno, 1, false);
 }
 
 /*

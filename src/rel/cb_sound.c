@@ -198,7 +198,7 @@ cb_sound_desc(Relation rel)
  * Is there such a block?  How many there are is asked only where a link leads
  * further than any before.
  */
-static inline bool
+bool
 cb_sound_has_block(Relation rel, BlockNumber blkno)
 {
 	CbRelCache *cache = cb_rel_cache(rel);

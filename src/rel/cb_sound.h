@@ -14,6 +14,9 @@
 /* What entries read from disk are to look like; NULL: nobody need look. */
 extern TupleDesc cb_sound_desc(Relation rel);
 
+/* Is there such a block? */
+extern bool cb_sound_has_block(Relation rel, BlockNumber blkno);
+
 /* As ReadBufferExtended() of the main fork; an unsound page is marked. */
 extern Buffer cb_sound_read(Relation rel, BlockNumber blkno,
 							BufferAccessStrategy strategy);

@@ -8,6 +8,7 @@ cut off, none may lie on another.
 import html.parser
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DOC = os.path.join(HERE, "..", "..", "doc")
 sys.dont_write_bytecode = True
 sys.path[:0] = [HERE, DOC]
+
+import matplotlib
 
 import figures
 import report
@@ -115,6 +118,9 @@ def check_again(directory, names):
 
 
 def check_doc():
+    if not (matplotlib.__version__.startswith("3.6.") and platform.machine() == "x86_64"):
+        print("# another matplotlib, or machine, than what has drawn doc/*.svg: not compared")
+        return
     for name, svg in figures.pictures():
         check(f"doc/{name} is what doc/figures.py draws", content(DOC, name) == svg + "\n", "draw it")
 

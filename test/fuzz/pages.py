@@ -9,7 +9,7 @@ ever, fail in another way, or answer wrongly where the page was no page any more
 With --redo the server was stopped in the middle of its work, without full-page
 images, and replays it over the damaged page.
 
-A try depends on the seed and its number alone; what fails is printed with both.
+What a try damages depends on the seed and its number; what fails is printed with both.
 Many indexes are damaged at once while the server is down, and tried one by one, so
 that a try costs no restart.
 """
@@ -34,7 +34,7 @@ import cluster                                          # noqa: E402
 import damage                                           # noqa: E402
 
 NKINDS = 4
-TIMEOUT = 10                    # seconds, of a statement
+TIMEOUT = 60                    # seconds, of a statement
 KEYS = ["k", "s", "s", "id"]
 ORDERS = ["k", 's COLLATE "C"', 's COLLATE "C"', "id"]
 

@@ -484,7 +484,7 @@ cb_fuzz_run()
 	local log=$3/fuzz.log status=0
 
 	cb_say "fuzz on $1: seed ${CB_SEED:-1}"
-	(cd "$3" && CB_SUITE_TIMEOUT=${CB_FUZZ_TIMEOUT:-14400} cb_limited python3 test/fuzz/pages.py \
+	(cd "$3" && CB_SUITE_TIMEOUT=${CB_FUZZ_TIMEOUT:-${full:+14400}} cb_limited python3 test/fuzz/pages.py \
 		--bindir "$("$2" --bindir)" --seed "${CB_SEED:-1}" "${@:4}") >"$log" 2>&1 || status=$?
 	cb_stop_servers_under "$CB_WORK"
 	cb_count_closing_line "fuzz on $1" "$log" "$status"

@@ -37,6 +37,12 @@ def memory(process):
     return 0        # it is about to end
 
 
+def drop_torn_row(path):
+    """Cuts off what a kill has left of the last row."""
+    with open(path, "r+b") as samples:
+        samples.truncate(samples.read().rfind(b"\n") + 1)
+
+
 def size(directory):
     """kB, and how many files; of what is there for a moment only, either."""
     total = files = 0
@@ -67,6 +73,8 @@ class Sampler(threading.Thread):
         self.samples = 0
         self.stopped = threading.Event()
         new = not os.path.exists(path)
+        if not new:
+            drop_torn_row(path)
         self.file = open(path, "a", newline="")
         self.csv = csv.writer(self.file)
         if new:
