@@ -67,6 +67,23 @@ foreach my $question (q(SELECT s FROM p WHERE k = 300), q(SELECT cache_batch_ver
 }
 $node->stop;
 
+# bytes that would be a text with a length word of four bytes, where no such word can be
+$node->start;
+$node->safe_psql('postgres', q(
+	CREATE TABLE u (a int2, s text);
+	INSERT INTO u SELECT i, 'some words' FROM generate_series(1, 10) i;
+	CREATE INDEX u_as ON u USING cachebatch (a, s COLLATE "C") WITH (pack_leaves = off)));
+my $unaligned = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('u_as')));
+$number = $node->safe_psql('postgres', q(
+	SELECT b FROM generate_series(1, pg_relation_size('u_as') / 8192 - 1) b, cache_batch_page('u_as', b) p
+	WHERE p.type = 'leaf'));
+$node->stop;
+damage($unaligned, $number, [ (unpack('V', substr(page($unaligned, $number), 24, 4)) & 0x7FFF) + 10, pack('V', 16) ]);
+$node->start;
+my (undef, undef, $said) = $node->psql('postgres', q(SET enable_seqscan = off; SELECT s FROM u WHERE a = 1));
+like($said, qr/Its items, or their values, are damaged/, 'a length word that is not aligned');
+$node->stop;
+
 # redo, without full-page images
 damage($file, $leaf, [ 0, $sound ]);
 $node->append_conf('postgresql.conf', "full_page_writes = off\nwal_consistency_checking = ''\n");
