@@ -66,7 +66,8 @@ cb_explain_leaves(const CbScanCounts *counts)
 int64
 cb_explain_journal_entries(const CbScanCounts *counts)
 {
-	return (int64) counts->upper[CB_UPPER_RUN] + counts->upper[CB_UPPER_SHARED];
+	return (int64) counts->upper[CB_SOURCE_JOURNAL - CB_SOURCE_UPPER] +
+		counts->upper[CB_SOURCE_SHARED - CB_SOURCE_UPPER];
 }
 
 /*
@@ -133,8 +134,8 @@ cb_explain_show_scan(const CbScanCounts *counts, bool leader, ExplainState *es)
 	int64		nreads[] = {counts->windows, cb_explain_leaves(counts), counts->cached};
 	int64		nlevels[] = {
 		cb_explain_leaf_entries(counts),
-		counts->upper[CB_UPPER_SPILLED],
-		counts->upper[CB_UPPER_CHUNK],
+		counts->upper[CB_SOURCE_RANGE - CB_SOURCE_UPPER],
+		counts->upper[CB_SOURCE_CHUNK - CB_SOURCE_UPPER],
 		cb_explain_journal_entries(counts)
 	};
 

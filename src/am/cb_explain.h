@@ -11,15 +11,19 @@
 
 #include "base/cb_compat.h"
 
-/* the upper levels, in the order of their CbSourceKind from CB_SOURCE_RUN on */
-typedef enum CbScanUpper
+/* where an entry of a scan comes from: a part of the leaf, or an upper level */
+typedef enum CbSourceKind
 {
-	CB_UPPER_RUN,				/* the journal, a copy of the scan's own */
-	CB_UPPER_CHUNK,				/* a bucket */
-	CB_UPPER_SHARED,			/* the journal's shared copy */
-	CB_UPPER_SPILLED,			/* range buffers */
-	CB_NUM_UPPERS
-} CbScanUpper;
+	CB_SOURCE_PACKED,			/* the leaf's packed part */
+	CB_SOURCE_LEAF,				/* its plain entries */
+	CB_SOURCE_JOURNAL,			/* the journal, a copy of the scan's own */
+	CB_SOURCE_CHUNK,			/* a bucket */
+	CB_SOURCE_SHARED,			/* the journal's shared copy */
+	CB_SOURCE_RANGE				/* range buffers */
+} CbSourceKind;
+
+#define CB_SOURCE_UPPER	CB_SOURCE_JOURNAL	/* the first upper level */
+#define CB_NUM_UPPERS	(CB_SOURCE_RANGE + 1 - CB_SOURCE_UPPER)
 
 /*
  * Since the scan was made; entries that it wanted, also if read once more.  Few
@@ -29,7 +33,7 @@ typedef enum CbScanUpper
 typedef struct CbScanCounts
 {
 	int64		entries;		/* of all levels, ... */
-	uint32		upper[CB_NUM_UPPERS];	/* ... of these */
+	uint32		upper[CB_NUM_UPPERS];	/* ... of these, from CB_SOURCE_UPPER on */
 	uint32		windows;
 	uint32		cached;			/* windows that took an entry of the entry cache,
 								 * and read no leaf */

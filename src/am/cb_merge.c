@@ -471,7 +471,7 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	if (source->kind == CB_SOURCE_SPILLED)
+	if (source->kind == CB_SOURCE_RANGE)
 		return cb_merge_settle_spilled(scan, merge, source);
 	if (source->kind == CB_SOURCE_SHARED)
 		return cb_merge_settle_shared(so, merge, source);
@@ -487,7 +487,7 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 			return !source->range.open ||
 				cb_merge_is_inside(so, merge, source->head);
 		}
-		if (source->kind == CB_SOURCE_RUN)
+		if (source->kind == CB_SOURCE_JOURNAL)
 		{
 			CbSortEntry *entry = &source->run->entries[source->cur];
 

@@ -10,16 +10,6 @@
 
 #include "am/cb_scan.h"
 
-typedef enum CbSourceKind
-{
-	CB_SOURCE_PACKED,
-	CB_SOURCE_LEAF,
-	CB_SOURCE_RUN,
-	CB_SOURCE_CHUNK,
-	CB_SOURCE_SHARED,
-	CB_SOURCE_SPILLED
-} CbSourceKind;
-
 /*
  * One sorted input of the merge.  cur is the place of head: an ordinal of the
  * leaf's packed part, an offset of the leaf, or an index of the run's entries,
@@ -42,12 +32,7 @@ typedef struct CbSource
 	bool		head_dead;		/* head is marked dead: not to be returned */
 } CbSource;
 
-#define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_RUN)
-
-StaticAssertDecl(CB_SOURCE_RUN + CB_UPPER_CHUNK == CB_SOURCE_CHUNK &&
-				 CB_SOURCE_RUN + CB_UPPER_SHARED == CB_SOURCE_SHARED &&
-				 CB_SOURCE_RUN + CB_UPPER_SPILLED == CB_SOURCE_SPILLED,
-				 "upper levels are counted in the order of their sources");
+#define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_UPPER)
 
 #define CB_MERGE_MAX \
 	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + CB_SHARED_MAX_RUNS + \

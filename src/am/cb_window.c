@@ -169,7 +169,7 @@ static inline bool
 cb_window_has(const CbWindow *window, const CbSource *source)
 {
 	return source->kind == CB_SOURCE_PACKED ||
-		source->kind == CB_SOURCE_SPILLED ||
+		source->kind == CB_SOURCE_RANGE ||
 		(source->kind == CB_SOURCE_LEAF && window->copied);
 }
 
@@ -199,7 +199,7 @@ cb_window_add_item(CbScanOpaque so, const CbSource *source)
 		source->kind == CB_SOURCE_PACKED ? CB_ITEM_PACKED : CB_ITEM_UPPER;
 	item->number = CbSourceIsUpper(source) ? 0 : source->cur;
 	if (CbSourceIsUpper(source))
-		so->counts.upper[source->kind - CB_SOURCE_RUN]++;
+		so->counts.upper[source->kind - CB_SOURCE_UPPER]++;
 }
 
 /*

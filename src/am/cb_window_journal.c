@@ -418,7 +418,7 @@ cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		if (start == end)
 			continue;
 		source = &merge->sources[merge->nsources++];
-		source->kind = CB_SOURCE_RUN;
+		source->kind = CB_SOURCE_JOURNAL;
 		source->run = run;
 		source->cur = merge->step > 0 ? start : start - 1;
 		source->end = merge->step > 0 ? end : end - 1;

@@ -312,7 +312,7 @@ cb_window_open_range(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		CbRunCursor *cursor = ranges->cursors[ranges->wanted[i]];
 		int64		nread = cb_window_count_reads();
 
-		source->kind = CB_SOURCE_SPILLED;
+		source->kind = CB_SOURCE_RANGE;
 		source->cursor = cursor;
 		source->cur = cb_run_seek(&so->kd, cursor, &near->bound, dir);
 		source->end = merge->step > 0 ? cursor->nentries : -1;

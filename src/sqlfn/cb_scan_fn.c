@@ -37,8 +37,8 @@ cache_batch_last_scans(PG_FUNCTION_ARGS)
 			Int64GetDatum(cb_explain_leaves(counts)),
 			Int64GetDatum(counts->cached),
 			Int64GetDatum(cb_explain_leaf_entries(counts)),
-			Int64GetDatum(counts->upper[CB_UPPER_SPILLED]),
-			Int64GetDatum(counts->upper[CB_UPPER_CHUNK]),
+			Int64GetDatum(counts->upper[CB_SOURCE_RANGE - CB_SOURCE_UPPER]),
+			Int64GetDatum(counts->upper[CB_SOURCE_CHUNK - CB_SOURCE_UPPER]),
 			Int64GetDatum(cb_explain_journal_entries(counts))
 		};
 		bool		nulls[lengthof(values)] = {false};
