@@ -213,9 +213,9 @@ cb_testpoint_show_hits(void)
 	return buf;
 }
 
-/* Defines the settings of tests; called once, by cb_guc_define(). */
-void
-cb_testpoint_define_guc(void)
+/* Where entries are put. */
+static void
+cb_testpoint_define_levels(void)
 {
 	DefineCustomBoolVariable("cache_batch.test_buckets",
 							 "Whether this session gives indexes their buckets.",
@@ -259,6 +259,12 @@ cb_testpoint_define_guc(void)
 							 &cb_test_spill,
 							 false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+/* How they are read, and what is counted. */
+static void
+cb_testpoint_define_reads(void)
+{
 	DefineCustomBoolVariable("cache_batch.test_read_ahead",
 							 "Whether scans read ahead even if all is in memory.",
 							 NULL,
@@ -289,6 +295,11 @@ cb_testpoint_define_guc(void)
 							&cb_test_stat_indexes,
 							0, 0, INT_MAX,
 							PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+static void
+cb_testpoint_define_points(void)
+{
 	DefineCustomStringVariable("cache_batch.test_points",
 							   "Test points that act, with what they do.",
 							   NULL,
@@ -304,6 +315,15 @@ cb_testpoint_define_guc(void)
 							   PGC_INTERNAL,
 							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
 							   NULL, NULL, cb_testpoint_show_hits);
+}
+
+/* Defines the settings of tests; called once, by cb_guc_define(). */
+void
+cb_testpoint_define_guc(void)
+{
+	cb_testpoint_define_levels();
+	cb_testpoint_define_reads();
+	cb_testpoint_define_points();
 }
 
 /*
