@@ -19,7 +19,8 @@
  * all three are done again (cb_window_range.c); so they are under a dirty or
  * self snapshot if a bulk delete has begun (cb_window_lost_rows).
  *
- * An entry moves from an upper level to a lower one only, and is readable
+ * An entry moves from an upper level to a lower one only (what moves up, when
+ * something fails, is argued in cb_failing.c and cb_sweep.c), and is readable
  * below before it goes above, so this order of reading cannot miss it; an
  * entry that is seen twice is returned once, as the leaf's.  The window is
  * [bound, high key) going forward and [leaf's lower bound, bound) going

@@ -114,8 +114,8 @@ typedef enum CbCounter
 	CB_STAT_STAGED,				/* entries taken by aminsert */
 	CB_STAT_JOURNALED,			/* entries appended to the journal */
 	CB_STAT_DIRECT,				/* entries applied to the tree without it */
-	CB_STAT_FLUSHED,			/* entries moved from journal to tree */
-	CB_STAT_FLUSHES_LIMIT,		/* sweeps, by cause; order of CbFlushCause */
+	CB_STAT_FLUSHED,			/* entries moved from journal and buckets */
+	CB_STAT_FLUSHES_LIMIT,		/* flushes and sweeps, by cause, as CbFlushCause */
 	CB_STAT_FLUSHES_REQUEST,
 	CB_STAT_FLUSHES_VACUUM,
 	CB_STAT_FLUSHES_FULL,

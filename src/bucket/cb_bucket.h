@@ -12,7 +12,8 @@
  * Invariants:
  *	a) While a bucket set is attached, its buckets hold exactly the entries
  *	   that lie in the journal at or above "from" and are in no lower level
- *	   yet; flushed ones leave only after the tree, or a run, has them.
+ *	   yet; while a chunk is flushed, also those that are there already, as
+ *	   they leave only after the tree, or a run, has all of them.
  *	b) A chunk belongs to one attachment.  It is in the list of each bucket
  *	   whose range it may overlap, from its first entry to its retirement; it
  *	   never changes its entries or moves.

@@ -10,8 +10,8 @@
  * bucket is left alone for a while then: only workers whose time has come, and
  * those who need all of the index in the tree, try it.
  *
- * The journal is truncated behind what all buckets have given to the tree,
- * by whoever gets the sweep lock.
+ * The journal is truncated behind what all buckets have given to the tree or to
+ * runs (I7_FROM, I7_MINPOS), by whoever gets the sweep lock.
  *
  * VACUUM's drain (I4) sweeps what lies below "from", takes the head, flushes
  * every chunk with a minpos below it, waits for those that others own, who have

@@ -61,7 +61,7 @@ extern bool cb_flush_bucket(Relation rel, CbBucketSet *set, uint64 attach_id,
 /* Makes room by a flush; false: others are at all that there is. */
 extern bool cb_flush_help(Relation rel, CbBucketSet *set, uint64 attach_id);
 
-/* Moves all that was published before the call into the tree; waits. */
+/* Moves all that was published before the call into the tree or into runs; waits. */
 extern void cb_flush_drain(Relation rel, CbFlushCause cause);
 
 /* Merges the index's range buffers into its tree; false: they were empty. */

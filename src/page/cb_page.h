@@ -4,7 +4,8 @@
  *	  Layout of every page of a cachebatch index, and pure page mutations.
  *
  * Block 0 is the metapage.  Every other page is a tree page (leaf or
- * internal), a journal page, or free.  All have CbPageOpaqueData as their
+ * internal), a journal page, a range page or the root above these, a page of a
+ * run, or free.  All have CbPageOpaqueData as their
  * special area; a page without CB_PAGE_ID there that is not all-zero is
  * corrupt.
  *

@@ -204,9 +204,8 @@ cb_describe_run_free(StringInfo buf, const char *rec)
  *
  * Hints set without WAL: dead bits, of line pointers and in packed parts, and
  * CBP_HAS_GARBAGE by scans, a cycle id that is no longer needed by VACUUM, and
- * what VACUUM knows of the free space map.
- * The hole of a journal page is left alone: its bytes below pd_lower are all
- * logged, those above it are not compared.
+ * what VACUUM knows of the free space map.  Bytes between pd_lower and pd_upper
+ * are not compared, of a journal page neither.
  */
 static void
 cb_rmgr_mask(char *pagedata, BlockNumber blkno)
