@@ -34,17 +34,22 @@
 #include "rel/cb_sound.h"
 #include "storage/bufpage.h"
 
-/* ---------- tuples ---------- */
+/* ---------- pages ---------- */
 
-/* Is that a separator, or a bound?  Its size is known to lie inside. */
+/* Is that item, which lies inside the page, a separator or a bound? */
 static bool
-cb_sound_pivot(Relation rel, IndexTuple itup)
+cb_sound_pivot(Relation rel, Page page, OffsetNumber off)
 {
-	Size		size = IndexTupleSize(itup);
+	Size		len = ItemIdGetLength(PageGetItemId(page, off));
+	IndexTuple	itup = CbPageGetTuple(page, off);
+	Size		size;
 	Size		tid = MAXALIGN(sizeof(ItemPointerData));
 	int			natts;
 
-	if (!BTreeTupleIsPivot(itup))
+	if (len < sizeof(IndexTupleData))
+		return false;
+	size = IndexTupleSize(itup);
+	if (size < sizeof(IndexTupleData) || size > len || !BTreeTupleIsPivot(itup))
 		return false;
 	natts = BTreeTupleGetNAtts(itup, rel);
 	if (BTreeTupleGetHeapTID(itup) != NULL)
@@ -57,31 +62,13 @@ cb_sound_pivot(Relation rel, IndexTuple itup)
 		cb_entry_fits(RelationGetDescr(rel), itup, size, natts);
 }
 
-/* ---------- pages ---------- */
-
-/* The tuple of an item that lies inside the page; NULL: it has another size. */
-static IndexTuple
-cb_sound_tuple(Page page, OffsetNumber off)
-{
-	Size		len = ItemIdGetLength(PageGetItemId(page, off));
-	IndexTuple	itup;
-
-	if (len < sizeof(IndexTupleData))
-		return NULL;
-	itup = CbPageGetTuple(page, off);
-	return IndexTupleSize(itup) < sizeof(IndexTupleData) ||
-		IndexTupleSize(itup) > len ? NULL : itup;
-}
-
 /* Are the items from first to last separators or bounds? */
 static bool
 cb_sound_pivots(Relation rel, Page page, OffsetNumber first, OffsetNumber last)
 {
 	for (OffsetNumber off = first; off <= last; off++)
 	{
-		IndexTuple	itup = cb_sound_tuple(page, off);
-
-		if (itup == NULL || !cb_sound_pivot(rel, itup))
+		if (!cb_sound_pivot(rel, page, off))
 			return false;
 	}
 	return true;
@@ -98,7 +85,7 @@ cb_sound_leaf(Relation rel, Page page)
 		return false;
 	for (OffsetNumber off = CbPageFirstPlain(page); off <= max; off++)
 	{
-		IndexTuple	itup = cb_sound_tuple(page, off);
+		IndexTuple	itup = cb_page_get_entry(page, off);
 
 		if (itup == NULL || !cb_entry_is_sound(RelationGetDescr(rel), itup))
 			return false;
@@ -224,8 +211,9 @@ cb_sound_prefetch(Relation rel, BlockNumber blkno)
 /*
  * As ReadBufferExtended() of the main fork: pinned, not locked.  The block number
  * may come from a page: an error if there is no such block.  If the page is read
- * from disk, and no checksum tells that it is sound, it is marked if it is not.  The caller
- * has not locked this page; it may have locked others, as nothing is waited for.
+ * from disk, and no checksum tells that it is sound, it is marked if it is not.
+ * The caller has not locked this page; it may have locked others, as nothing is
+ * waited for.
  */
 Buffer
 cb_sound_read(Relation rel, BlockNumber blkno, BufferAccessStrategy strategy)
