@@ -42,6 +42,16 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.cache_batch_last_scans() IS
 	'what this session''s last scans of cachebatch indexes took from each level, the last one first';
 
+CREATE FUNCTION @extschema@.cache_batch_key_filters(
+	OUT index regclass,
+	OUT state text,
+	OUT bytes bigint,
+	OUT keys bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.cache_batch_key_filters() IS
+	'filters that tell for unique indexes of this database which keys are not there, and about how many keys they have';
+
 CREATE VIEW @extschema@.cache_batch_stat_progress AS
 SELECT p.pid,
 	   p.datid,

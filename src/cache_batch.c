@@ -17,11 +17,13 @@
 
 #include "am/cb_am.h"
 #include "am/cb_explain.h"
-#include "base/cb_claim.h"
+#include "am/cb_unique.h"
 #include "base/cb_counts.h"
 #include "base/cb_heat.h"
 #include "base/cb_progress.h"
 #include "bucket/cb_bucket.h"
+#include "bucket/cb_claim.h"
+#include "bucket/cb_key_filter.h"
 #include "flush/cb_worker.h"
 #include "fmgr.h"
 #include "journal/cb_journal.h"
@@ -92,6 +94,7 @@ cb_shmem_request(void)
 	cb_queue_shmem_request();
 	cb_stage_shmem_request();
 	cb_claim_shmem_request();
+	cb_key_filter_shmem_request();
 	cb_progress_shmem_request();
 }
 
@@ -108,6 +111,7 @@ cb_shmem_startup(void)
 	cb_queue_shmem_startup();
 	cb_stage_shmem_startup();
 	cb_claim_shmem_startup();
+	cb_key_filter_shmem_startup();
 	cb_progress_shmem_startup();
 }
 
@@ -123,6 +127,7 @@ cb_install_hooks(void)
 	cb_planner_init();
 	cb_stage_init();
 	cb_flush_init();
+	cb_worker_fill_filter = cb_unique_fill_filter;
 	cb_adopt_init();
 }
 

@@ -179,6 +179,8 @@ static bool
 cb_insert_check(CbInsertState *state, const CbUniqueEntry *entry,
 				IndexInfo *index_info)
 {
+	/* the server never leaves it out, so what a claim adds to a filter is all */
+	Assert(entry->check != UNIQUE_CHECK_NO || !entry->index->rd_index->indisunique);
 	if (!cb_unique_is_checked(entry->index, entry->isnull, entry->check))
 		return true;
 	if (state->unique == NULL)

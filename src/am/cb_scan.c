@@ -260,13 +260,18 @@ cb_scan_is_guess(IndexScanDesc scan)
 /*
  * Publishes what this backend has staged, unless it cannot be what is looked
  * for.  A scan with a dirty snapshot wants to see what others are inserting, too.
+ * False: there is nothing that it looks for.
  */
-static void
+static bool
 cb_scan_prepare(IndexScanDesc scan)
 {
-	if (scan->xs_snapshot->snapshot_type != SNAPSHOT_DIRTY ||
-		!cb_unique_settle_claims(scan))
+	CbUniqueLook look = CB_UNIQUE_LOOK_STAGED;
+
+	if (scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
+		look = cb_unique_settle_claims(scan);
+	if (look == CB_UNIQUE_LOOK_STAGED)
 		cb_stage_publish_index(scan->indexRelation);
+	return look != CB_UNIQUE_LOOK_ABSENT;
 }
 
 /*
@@ -284,8 +289,11 @@ cb_scan_first(IndexScanDesc scan, ScanDirection dir)
 	if (so->upper == NULL)
 	{
 		so->is_internal = so->for_unique || cb_scan_is_guess(scan);
-		if (!so->is_internal)
-			cb_scan_prepare(scan);
+		if (!so->is_internal && !cb_scan_prepare(scan))
+		{
+			pgstat_count_index_scan(scan->indexRelation);
+			return false;
+		}
 		so->removals = cb_counts_removals(scan->indexRelation);
 		so->began_in_recovery = RecoveryInProgress();
 

@@ -281,6 +281,8 @@ extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
 
 /* cb_window.c */
 extern bool cb_window_first(IndexScanDesc scan, ScanDirection dir);
+extern void cb_window_read_beside(IndexScanDesc scan, IndexTuple tuple, bool after);
+extern void cb_window_read_next(IndexScanDesc scan);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
 

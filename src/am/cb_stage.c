@@ -354,7 +354,7 @@ cb_stage_claim(CbStage *stage, Relation index, uint64 hash)
 	cb_stage_enlarge_claims(stage);
 	if (stage->nclaims == 0)
 		cb_claim_lock(stage->indexoid);
-	claimed = cb_claim_take(stage->indexoid, hash);
+	claimed = cb_claim_take(stage->indexoid, &index->rd_locator, hash);
 	if (claimed.count > 0)
 		stage->claims[stage->nclaims++] = hash;
 	if (stage->nclaims == 0)

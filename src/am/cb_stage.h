@@ -32,7 +32,7 @@
  *	g) An entry of a row that may die before its (sub)transaction ends is
  *	   staged only while its heap page is pinned; once the row is dead its TID
  *	   is made invalid, and it is not published (cb_stage_pin.c).
- *	h) A segment has the claims (base/cb_claim.h) to the keys of its entries that
+ *	h) A segment has the claims (bucket/cb_claim.h) to the keys of its entries that
  *	   were found to be unique.  They end when it leaves the stage: its entries
  *	   are published then, or dropped.  While a stage has claims their lock is
  *	   held, so they are all of one segment: what is below is published before
@@ -47,7 +47,7 @@
 #include "base/cb_base.h"
 
 #include "access/itup.h"
-#include "base/cb_claim.h"
+#include "bucket/cb_claim.h"
 #include "lib/ilist.h"
 #include "nodes/pg_list.h"
 #include "page/cb_page.h"

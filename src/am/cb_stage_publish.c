@@ -15,6 +15,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "bucket/cb_key_filter.h"
 #include "flush/cb_queue.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -146,6 +147,7 @@ cb_publish_without_room(CbPublication *pub, CbKeyDesc *kd,
 		pub->nhelped++;
 		return 0;
 	}
+	cb_key_filter_forget_idle();
 	if (!cb_shared_evict(NULL, false))
 		(void) cb_set_detach_idle();
 	n = Min(n, CB_STAGE_DIRECT_MAX);

@@ -6,12 +6,14 @@
  * aminsert checks a row before it returns, as btree's does, although the row's
  * entry may stay in the stage.  For an entry it
  *
- *	1. claims the key (base/cb_claim.h); if somebody else has, it waits until
+ *	1. claims the key (bucket/cb_claim.h); if somebody else has, it waits until
  *	   that claim has ended, and begins again (I13_WAIT);
- *	2. looks for the key, as a scan does, and asks the table about each row that
- *	   has it, with a dirty snapshot and no lock of the index; if that hangs on
- *	   another transaction, or a speculative insertion, the claim ends, it waits
- *	   for that one, and begins again (I13_DOUBT);
+ *	2. looks for the key, unless the index's filter of keys says with the claim
+ *	   that no entry has it (I13_FILTER, bucket/cb_key_filter.h): as a scan does,
+ *	   and asks the table about each row that has it, with a dirty snapshot and no
+ *	   lock of the index; if that hangs on another transaction, or a speculative
+ *	   insertion, the claim ends, it waits for that one, and begins again
+ *	   (I13_DOUBT);
  *	3. stages the entry.  The claim goes with it, to its publication.
  *
  * So no two sessions add the same key (A19).  One of them claims it first.
@@ -535,8 +537,10 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 			continue;
 		}
 		CB_TEST_POINT("unique-claimed");
-		if (cb_unique_is_absent(entry, claimed.ended))
+		if (cb_unique_is_absent(entry, claimed.ended) ||
+			(claimed.absent && entry->check != UNIQUE_CHECK_EXISTING))
 			return true;
+		cb_unique_count_look(entry->index);
 		result = cb_unique_search_marked(state, stage, entry);
 		CB_TEST_POINT("unique-searched");
 		if (result.answer == CB_UNIQUE_FREE && entry->check != UNIQUE_CHECK_EXISTING)
@@ -563,5 +567,6 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 void
 cb_unique_note_unclaimed(const CbUniqueState *state, const CbUniqueEntry *entry)
 {
-	cb_claim_count_none(RelationGetRelid(entry->index), cb_unique_hash(state, entry));
+	cb_claim_count_none(RelationGetRelid(entry->index), &entry->index->rd_locator,
+						cb_unique_hash(state, entry));
 }

@@ -40,10 +40,21 @@ extern bool cb_unique_get_hashes(Relation index, FmgrInfo **hash);
 extern uint64 cb_unique_add_hash(Relation index, int column, FmgrInfo *function,
 								 Datum value, bool isnull, uint64 hash);
 
-/* cb_unique_scan.c */
-extern bool cb_unique_settle_claims(IndexScanDesc scan);
+/* cb_unique_scan.c: where can be what a scan looks for? */
+typedef enum CbUniqueLook
+{
+	CB_UNIQUE_LOOK_STAGED,		/* anywhere */
+	CB_UNIQUE_LOOK_UNSTAGED,	/* not in this process's stage */
+	CB_UNIQUE_LOOK_ABSENT		/* nowhere */
+} CbUniqueLook;
+
+extern CbUniqueLook cb_unique_settle_claims(IndexScanDesc scan);
 extern void cb_unique_note_found(IndexScanDesc scan, bool found);
 extern void cb_unique_forget_look(void);
 extern bool cb_unique_is_absent(const CbUniqueEntry *entry, uint64 ended);
+
+/* cb_unique_filter.c */
+extern void cb_unique_count_look(Relation index);
+extern bool cb_unique_fill_filter(Relation index);
 
 #endif							/* CB_UNIQUE_H */

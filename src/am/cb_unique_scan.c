@@ -119,10 +119,11 @@ cb_unique_get_key(IndexScanDesc scan, uint64 *hash)
  * Called before a scan with a dirty snapshot reads anything.  One that looks for a
  * key of a unique index waits until nobody else claims that: the row is found then.
  *
- * True: nothing that this process has staged for the index is what the scan looks
- * for.  No LWLock, buffer lock or pin is held.  May publish the index's stage.
+ * Returns whether what the scan looks for may be in this process's stage, cannot
+ * be there, or is in no entry at all (I13_FILTER).  No LWLock, buffer lock or pin is
+ * held.  May publish the index's stage.
  */
-bool
+CbUniqueLook
 cb_unique_settle_claims(IndexScanDesc scan)
 {
 	Relation	index = scan->indexRelation;
@@ -133,17 +134,17 @@ cb_unique_settle_claims(IndexScanDesc scan)
 	cb_unique_last.absent = false;
 	if (!CB_HAS_UNIQUE || !index->rd_index->indisunique ||
 		!cb_unique_get_key(scan, &hash))
-		return false;
+		return CB_UNIQUE_LOOK_STAGED;
 	cb_unique_last.scan = scan;
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		claimed = cb_claim_find(RelationGetRelid(index), hash);
+		claimed = cb_claim_find(RelationGetRelid(index), &index->rd_locator, hash);
 		cb_unique_last.ended = claimed.ended;
 		if (claimed.owner == CB_CLAIM_NOBODY)
-			return true;
+			return claimed.absent ? CB_UNIQUE_LOOK_ABSENT : CB_UNIQUE_LOOK_UNSTAGED;
 		if (claimed.count > 0)
-			return false;
+			return CB_UNIQUE_LOOK_STAGED;
 		cb_stage_publish_index(index);
 		cb_claim_wait(RelationGetRelid(index), claimed.owner);
 	}

@@ -738,6 +738,15 @@ cb_window_go_on(IndexScanDesc scan, ScanDirection dir)
 	so->ahead.hops = so->pos.points == NULL;
 }
 
+/* Sets so->pos beside a tuple, where the scan reads on, as another one has left off. */
+static void
+cb_window_set_beside(CbScanOpaque so, IndexTuple tuple, bool after)
+{
+	cb_place_set_tuple(so, &so->pos, tuple, after);
+	so->pos.upper_serial = 0;
+	so->starting = false;
+}
+
 /*
  * Sets so->pos beside the tuple, where a window of a parallel scan starts, or
  * where the scan goes from there.  False if there is nothing wanted any more.
@@ -759,10 +768,8 @@ cb_window_start_beside(IndexScanDesc scan, ScanDirection dir, const CbTurn *turn
 		so->ahead.hops = so->pos.points == NULL;
 		return true;
 	}
-	cb_place_set_tuple(so, &so->pos, tuple, turn->after);
+	cb_window_set_beside(so, tuple, turn->after);
 	so->pos.leaf = turn->leaf;
-	so->pos.upper_serial = 0;
-	so->starting = false;
 	return true;
 }
 
@@ -854,6 +861,16 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 	}
 }
 
+/* The scan, which holds no window, begins. */
+static void
+cb_window_prepare(CbScanOpaque so)
+{
+	if (so->cur == NULL)
+		so->cur = cb_window_init(so, &so->first);
+	so->cur->more_left = so->cur->more_right = false;
+	cb_scan_ahead_start(&so->ahead);
+}
+
 /*
  * Reads the first window with items of a scan that begins in this direction
  * where its keys say.  The scan holds no window.  Nothing before its beginning
@@ -869,15 +886,39 @@ cb_window_first(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	if (so->cur == NULL)
-		so->cur = cb_window_init(so, &so->first);
-	so->cur->more_left = so->cur->more_right = false;
-	cb_scan_ahead_start(&so->ahead);
+	cb_window_prepare(so);
 	if (scan->parallel_scan != NULL)
 		return cb_window_seek_turn(scan, dir);
 	cb_window_start(scan, dir);
 	so->gone_from = InvalidBlockNumber;
 	return cb_window_seek(scan, dir);
+}
+
+/*
+ * Reads one window of a scan forward of all entries: that which starts beside a
+ * tuple, or at the index's beginning if that is NULL.  It may have no items.  The
+ * scan holds no window; otherwise as cb_window_first().
+ */
+void
+cb_window_read_beside(IndexScanDesc scan, IndexTuple tuple, bool after)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+
+	cb_window_prepare(so);
+	so->gone_from = InvalidBlockNumber;
+	cb_window_start(scan, ForwardScanDirection);
+	so->starting = false;
+	if (tuple != NULL)
+		cb_window_set_beside(so, tuple, after);
+	cb_window_read(scan, ForwardScanDirection);
+}
+
+/* Reads the window that comes next, of which there is one (more_right). */
+void
+cb_window_read_next(IndexScanDesc scan)
+{
+	cb_window_go_on(scan, ForwardScanDirection);
+	cb_window_read(scan, ForwardScanDirection);
 }
 
 /*

@@ -75,6 +75,7 @@ bool		cb_test_join = false;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
 bool		cb_test_read_ahead = false;
+bool		cb_test_filters = false;
 bool		cb_test_lock_views = false;
 int			cb_test_heat_rate = 0;
 int			cb_test_heat_ahead = 0;
@@ -269,6 +270,12 @@ cb_testpoint_define_reads(void)
 							 "Whether scans read ahead even if all is in memory.",
 							 NULL,
 							 &cb_test_read_ahead,
+							 false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("cache_batch.test_filters",
+							 "Whether filters of keys are filled as soon as a key was looked for, and in small slices.",
+							 NULL,
+							 &cb_test_filters,
 							 false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("cache_batch.test_lock_views",

@@ -232,6 +232,7 @@ typedef struct CbBucketSet
 	cb_atomic64 spills;
 
 	CbFailing	failing;		/* what workers do, but flushes of buckets */
+	CbFailing	filling;		/* ... and but filling its filter of keys */
 	char		error[CB_ERROR_LENGTH]; /* their last one of any kind;
 										 * set->lock EXCL */
 

@@ -63,6 +63,7 @@
 #include "base/cb_base.h"
 #include "base/cb_clock.h"
 #include "bucket/cb_bucket.h"
+#include "bucket/cb_key_filter.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "range/cb_range.h"
@@ -668,10 +669,10 @@ cb_set_remove(CbBucketSet *set, bool wait)
 }
 
 /*
- * Detaches and removes the bucket set of a file, if it has one: the file is
- * not that of an index any more, or an index is built in it.  A bucket set
- * with an owned chunk stays.  Waits for the table lock and the bucket set's;
- * no LWLock is held on entry.
+ * Detaches and removes the bucket set of a file, if it has one, and forgets its
+ * filter of keys: the file is not that of an index any more, or an index is built
+ * in it.  A bucket set with an owned chunk stays.  Waits for the table lock and
+ * the bucket set's; no LWLock is held on entry.
  */
 void
 cb_set_forget_file(RelFileLocator file)
@@ -680,6 +681,7 @@ cb_set_forget_file(RelFileLocator file)
 
 	if (cb_pool == NULL)
 		return;
+	cb_key_filter_forget(&file);
 	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
 	set = cb_set_look_up(&file);
 	if (set != NULL)
@@ -688,7 +690,7 @@ cb_set_forget_file(RelFileLocator file)
 }
 
 /*
- * The same for all bucket sets of a database, which has been dropped or moved.
+ * The same for all of a database's, which has been dropped or moved.
  * The table lock is held all the time.
  */
 void
@@ -696,6 +698,7 @@ cb_set_forget_database(Oid dboid)
 {
 	if (cb_pool == NULL)
 		return;
+	cb_key_filter_forget_database(dboid);
 	LWLockAcquire(&cb_pool->table_lock, LW_EXCLUSIVE);
 	for (uint32 i = 0; i < cb_pool->nsets; i++)
 	{
@@ -757,6 +760,7 @@ cb_set_enter(CbBucketSet *set, Relation rel, const uint8 *build_id, bool wait)
 		set->indexoid = RelationGetRelid(rel);
 		set->used_at = cb_clock_now();
 		cb_store_relaxed(&set->spills, 0);
+		cb_failing_forget(&set->filling);
 		set->state = CB_SET_EMPTY;
 
 		/* before the append lock is taken to attach: see above */

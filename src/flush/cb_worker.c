@@ -67,6 +67,8 @@ typedef struct CbTarget
 	RelFileLocator file;
 } CbTarget;
 
+bool		(*cb_worker_fill_filter) (Relation index) = NULL;
+
 static CbWorker *cb_worker = NULL;	/* this process */
 static CbDatabase *cb_worker_database = NULL;
 
@@ -207,9 +209,17 @@ cb_worker_must_leave(void)
 
 /* ---------- errors ---------- */
 
+/* Has a filter of keys failed? */
+static bool
+cb_worker_was_filling(void)
+{
+	return cb_worker_target.set != NULL &&
+		cb_worker_failing == &cb_worker_target.set->filling;
+}
+
 /*
  * Notes what has failed.  Returns whether that is news: the index had another
- * error before, or none, and the bucket did not fail.
+ * error before, or none, and neither the bucket nor the filter did fail.
  */
 static bool
 cb_worker_blame(const char *message)
@@ -223,6 +233,8 @@ cb_worker_blame(const char *message)
 	news = cb_set_show_error(set, cb_worker_target.attach_id, message);
 
 	/* a flush has noted it with its bucket, but what came after it has not */
+	if (cb_worker_was_filling())
+		cb_failing_note(failing);
 	if (failing != &set->failing && cb_load_relaxed(&failing->failures) > 0)
 		return cb_fetch_add(&failing->reports, 1) == 0 && news;
 	cb_failing_note(&set->failing);
@@ -243,12 +255,20 @@ cb_worker_note_error(const ErrorData *edata)
 
 	if (!cb_worker_blame(message))
 		return;
-	ereport(WARNING,
-			(errcode(edata->sqlerrcode),
-			 errmsg("could not flush cachebatch index %u of database %u: %s",
-					cb_worker_target.indexoid, MyDatabaseId, message),
-			 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
-			 errhint("Its entries stay in its journal; the flush is tried again, without another message.")));
+	if (cb_worker_was_filling())
+		ereport(WARNING,
+				(errcode(edata->sqlerrcode),
+				 errmsg("could not fill filter of keys of cachebatch index %u of database %u: %s",
+						cb_worker_target.indexoid, MyDatabaseId, message),
+				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+				 errhint("New keys are looked for in the index; the filter is tried again, without another message.")));
+	else
+		ereport(WARNING,
+				(errcode(edata->sqlerrcode),
+				 errmsg("could not flush cachebatch index %u of database %u: %s",
+						cb_worker_target.indexoid, MyDatabaseId, message),
+				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+				 errhint("Its entries stay in its journal; the flush is tried again, without another message.")));
 }
 
 /* ---------- one index ---------- */
@@ -392,11 +412,34 @@ cb_worker_flush_requests(Relation rel, const CbTarget *target)
 	}
 }
 
+/*
+ * Fills the index's filter of keys, if it wants one.  To come again for the rest it
+ * makes a request for a bucket that is flushed only if the pool is low.  Not while
+ * there are entries from before the buckets, for which its scan would sort the
+ * journal.
+ */
+static void
+cb_worker_fill(Relation rel, CbBucketSet *set, uint32 bucket)
+{
+	CbPos		from;
+
+	if (cb_failing_waits(&set->filling) ||
+		cb_set_attachment(set, rel, &from) == 0 ||
+		cb_load_relaxed(&set->tail) < from)
+		return;
+	cb_worker_failing = &set->filling;
+	if (cb_worker_fill_filter(rel))
+		cb_queue_request(bucket, CB_FLUSH_PRESSURE);
+	cb_failing_forget(&set->filling);
+	cb_worker_failing = &set->failing;
+}
+
 /* As the index's owner, whose comparison functions run. */
 static bool
 cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 {
 	CbOwnerMark mark;
+	uint32		bucket = cb_worker_request.bucket;
 	bool		more;
 
 	cb_owner_begin(rel, &mark);
@@ -405,6 +448,8 @@ cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 	more = cb_worker_flush_requests(rel, target);
 	if (!cb_failing_waits(&target->set->failing) && !cb_waiter_is_there())
 		cb_compactor_run(rel, target->set);
+	if (!cb_waiter_is_there())
+		cb_worker_fill(rel, target->set, bucket);
 
 	PopActiveSnapshot();
 	cb_owner_end(&mark);
@@ -470,6 +515,9 @@ cb_worker_catch(MemoryContext cxt)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	MemoryContextSwitchTo(cxt);
+	/* the request may be of another index by then */
+	if (cb_worker_was_filling() && cb_worker_request.bucket != CB_NONE)
+		cb_queue_request(cb_worker_request.bucket, cb_worker_request.cause);
 	cb_worker_request.bucket = CB_NONE;
 	cb_worker_note_error(edata);
 	FreeErrorData(edata);

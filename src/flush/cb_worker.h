@@ -113,6 +113,12 @@ pg_noreturn extern PGDLLEXPORT void cb_worker_main(Datum arg);
 /* Counts entries that were flushed, if this process is a worker. */
 extern void cb_worker_count_entries(uint64 n);
 
+/*
+ * What a worker does for the index beside, by what scans it, which is above this
+ * layer; set at preload.  True: it shall come again soon, to go on.
+ */
+extern bool (*cb_worker_fill_filter) (Relation index);
+
 /* ---------- cb_dbcommands.c ---------- */
 
 extern void cb_dbcommands_init(void);

@@ -129,6 +129,7 @@ class Test:
             if args.tail is not None:
                 settings["cache_batch.test_delta"] = args.tail
                 settings["cache_batch.test_read_ahead"] = "on"
+                settings["cache_batch.test_filters"] = "on"
             if args.run_min is not None:
                 settings["cache_batch.test_run_min"] = args.run_min
         return settings

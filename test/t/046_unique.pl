@@ -297,6 +297,12 @@ VACUUM c;
 \endif
 EOS
 
+# filters of keys are filled again and again
+if ($points_built)
+{
+	$node->append_conf('postgresql.conf', 'cache_batch.test_filters = on');
+	$node->reload;
+}
 my @points = grep { /^(unique|publish|stage|abort)/ } sort(my %all = test_points());
 
 foreach my $i (1 .. $crowds)

@@ -34,6 +34,7 @@ INSERT INTO call VALUES
 INSERT INTO call VALUES
 	('cache_batch_stat_get_workers()', $$SELECT * FROM cache_batch_stat_get_workers()$$, 0),
 	('cache_batch_stat_get_progress()', $$SELECT * FROM cache_batch_stat_get_progress()$$, 0),
+	('cache_batch_key_filters()', $$SELECT * FROM cache_batch_key_filters()$$, 0),
 	('cache_batch_stat_workers', $$SELECT * FROM cache_batch_stat_workers$$, 0),
 	('cache_batch_stat_progress', $$SELECT * FROM cache_batch_stat_progress$$, 0);
 INSERT INTO call SELECT v, 'SELECT * FROM ' || v FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_buckets',

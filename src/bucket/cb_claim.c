@@ -5,9 +5,10 @@
  *	  waited for.
  *
  * The table is the server's partitioned hash table, with a lock for each
- * partition; nothing else is done under these, and none of them is taken under
- * another.  A session has a limited number of claims, for which the table has
- * room.
+ * partition; nothing is done under these but to look at the index's filter of
+ * keys, and none of them is taken under another, but all in their order where
+ * such a filter comes or goes.  A session has a limited number of claims, for
+ * which the table has room.
  *
  * A hash is claimed by one process at a time, which counts its claims to it: it
  * may have one to a key whose entry could not be published yet, when it adds
@@ -19,7 +20,8 @@
  */
 #include "base/cb_base.h"
 
-#include "base/cb_claim.h"
+#include "bucket/cb_claim.h"
+#include "bucket/cb_key_filter.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lock.h"
@@ -27,8 +29,6 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
-
-#define CB_CLAIM_PARTITIONS		64
 
 /*
  * Claims of a session at most, and of all together about; the first is less
@@ -50,6 +50,7 @@ typedef struct CbClaim
 	CbClaimKey	key;			/* first */
 	int			owner;
 	int			count;
+	bool		earlier;		/* than the index's filter of keys */
 } CbClaim;
 
 StaticAssertDecl(sizeof(CbClaimKey) == 2 * sizeof(Oid) + sizeof(uint64),
@@ -119,6 +120,13 @@ cb_claim_self(void)
 	return GetNumberFromPGProc(MyProc);
 }
 
+/* Which partition a key is in, by the hash that the table has of it. */
+static inline uint32
+cb_claim_partition(uint32 hashvalue)
+{
+	return hashvalue % CB_CLAIM_PARTITIONS;
+}
+
 /* Locks the partition of a key. */
 static LWLock *
 cb_claim_lock_partition(const CbClaimKey *key, uint32 *hashvalue, LWLockMode mode)
@@ -126,7 +134,7 @@ cb_claim_lock_partition(const CbClaimKey *key, uint32 *hashvalue, LWLockMode mod
 	LWLock	   *lock;
 
 	*hashvalue = get_hash_value(cb_claims, key);
-	lock = &cb_claim_locks[*hashvalue % CB_CLAIM_PARTITIONS].lock;
+	lock = &cb_claim_locks[cb_claim_partition(*hashvalue)].lock;
 	LWLockAcquire(lock, mode);
 	return lock;
 }
@@ -135,10 +143,12 @@ cb_claim_lock_partition(const CbClaimKey *key, uint32 *hashvalue, LWLockMode mod
  * Claims a hash, if no other process has claimed it; says who has it now, which
  * is nobody if there is no room.  The caller holds the lock of its claims in the
  * index.  Whoever had a claim to the hash before has ended it: what was written
- * by then is what is read after this.  No LWLock is held.
+ * by then is what is read after this.  What is claimed is added to the index's
+ * filter, if there is one of this file, which is asked before (I13_FILTER).  No
+ * LWLock is held.
  */
 CbClaimed
-cb_claim_take(Oid indexoid, uint64 hash)
+cb_claim_take(Oid indexoid, const RelFileLocator *file, uint64 hash)
 {
 	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
 	CbClaimed	result = {CB_CLAIM_NOBODY};
@@ -152,15 +162,18 @@ cb_claim_take(Oid indexoid, uint64 hash)
 	{
 		claim->owner = cb_claim_self();
 		claim->count = 0;
+		claim->earlier = false;
 	}
 	if (claim != NULL && claim->owner == cb_claim_self())
 	{
 		result.count = ++claim->count;
 		cb_claim_count++;
+		result.absent = cb_key_filter_add(indexoid, file,
+										  cb_claim_partition(hashvalue), hash);
 	}
 	if (claim != NULL)
 		result.owner = claim->owner;
-	result.ended = cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS];
+	result.ended = cb_claim_ended[cb_claim_partition(hashvalue)];
 	LWLockRelease(lock);
 	return result;
 }
@@ -180,28 +193,48 @@ cb_claim_end(Oid indexoid, uint64 hash)
 
 	Assert(claim != NULL && claim->owner == cb_claim_self());
 	if (--claim->count == 0)
+	{
+		if (claim->earlier)
+			cb_key_filter_end_earlier(indexoid);
 		(void) hash_search_with_hash_value(cb_claims, &key, hashvalue,
 										   HASH_REMOVE, NULL);
-	cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS]++;
+	}
+	cb_claim_ended[cb_claim_partition(hashvalue)]++;
 	cb_claim_count--;
 	LWLockRelease(lock);
 }
 
-/* An entry without a claim was published: counts it as if it had had one. */
+/*
+ * Adds the key of an entry of the index to its filter, if there is one of this
+ * file.
+ */
 void
-cb_claim_count_none(Oid indexoid, uint64 hash)
+cb_claim_add_key(Oid indexoid, const RelFileLocator *file, uint64 hash)
 {
 	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
 	uint32		hashvalue;
 	LWLock	   *lock = cb_claim_lock_partition(&key, &hashvalue, LW_EXCLUSIVE);
 
-	cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS]++;
+	(void) cb_key_filter_add(indexoid, file, cb_claim_partition(hashvalue), hash);
 	LWLockRelease(lock);
 }
 
-/* Who has claimed a hash. */
+/* An entry without a claim was published: counts it as if it had had one. */
+void
+cb_claim_count_none(Oid indexoid, const RelFileLocator *file, uint64 hash)
+{
+	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
+	uint32		hashvalue;
+	LWLock	   *lock = cb_claim_lock_partition(&key, &hashvalue, LW_EXCLUSIVE);
+
+	cb_claim_ended[cb_claim_partition(hashvalue)]++;
+	(void) cb_key_filter_add(indexoid, file, cb_claim_partition(hashvalue), hash);
+	LWLockRelease(lock);
+}
+
+/* Who has claimed a hash; absent tells nothing where somebody has. */
 CbClaimed
-cb_claim_find(Oid indexoid, uint64 hash)
+cb_claim_find(Oid indexoid, const RelFileLocator *file, uint64 hash)
 {
 	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
 	CbClaimed	result = {CB_CLAIM_NOBODY};
@@ -212,9 +245,12 @@ cb_claim_find(Oid indexoid, uint64 hash)
 
 	if (claim != NULL)
 		result.owner = claim->owner;
+	else
+		result.absent = cb_key_filter_lacks(indexoid, file,
+											cb_claim_partition(hashvalue), hash);
 	if (claim != NULL && claim->owner == cb_claim_self())
 		result.count = claim->count;
-	result.ended = cb_claim_ended[hashvalue % CB_CLAIM_PARTITIONS];
+	result.ended = cb_claim_ended[cb_claim_partition(hashvalue)];
 	LWLockRelease(lock);
 	return result;
 }
@@ -224,6 +260,52 @@ bool
 cb_claim_is_full(void)
 {
 	return cb_claim_count >= cb_claim_max();
+}
+
+/* ---------- filters of keys ---------- */
+
+/* Keeps filters as they are, or, EXCL, from being looked at. */
+void
+cb_claim_lock_filters(LWLockMode mode)
+{
+	int			n = mode == LW_EXCLUSIVE ? CB_CLAIM_PARTITIONS : 1;
+
+	for (int i = 0; i < n; i++)
+		LWLockAcquire(&cb_claim_locks[i].lock, mode);
+}
+
+void
+cb_claim_unlock_filters(LWLockMode mode)
+{
+	int			n = mode == LW_EXCLUSIVE ? CB_CLAIM_PARTITIONS : 1;
+
+	while (n-- > 0)
+		LWLockRelease(&cb_claim_locks[n].lock);
+}
+
+/*
+ * The claims in an index that there are now are earlier than its filter, which
+ * begins; those of others that would have this place are not any more.  Returns
+ * how many.  All partitions are locked; goes through all claims.
+ */
+uint32
+cb_claim_mark_earlier(Oid indexoid)
+{
+	HASH_SEQ_STATUS status;
+	CbClaim    *claim;
+	uint32		n = 0;
+
+	hash_seq_init(&status, cb_claims);
+	while ((claim = hash_seq_search(&status)) != NULL)
+	{
+		bool		same = claim->key.database == MyDatabaseId &&
+			claim->key.indexoid == indexoid;
+
+		n += same;
+		if (same || cb_key_filter_shares_place(claim->key.indexoid, indexoid))
+			claim->earlier = same;
+	}
+	return n;
 }
 
 /* ---------- waiting ---------- */

@@ -1,0 +1,573 @@
+/*-------------------------------------------------------------------------
+ *
+ * cb_key_filter.c
+ *	  The filters of unique indexes in shared memory.
+ *
+ * Why they can be believed is said in cb_key_filter.h.
+ *
+ * Each filter is a Bloom filter, whose bits for a hash are in one cache line
+ * (core/cb_filter.h).  The upper half of a hash tells the part, the claim's
+ * partition its share of that, the lower half the line and the bits.  All filters
+ * together have a quarter of the pool at most, and leave it what it must have
+ * free.  One that nobody has asked for some time is given up.
+ *
+ * No lock is held on entry, unless a contract says so; the locks of claims come
+ * after those of bucket sets, and nothing is waited for under them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/cb_base.h"
+#include "base/cb_clock.h"
+#include "bucket/cb_claim.h"
+#include "bucket/cb_key_filter.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+/* places for filters */
+#define CB_KEY_FILTERS			256
+
+/* parts of the pool: what filters may have, what they leave */
+#define CB_KEY_FILTER_PART		4
+#define CB_KEY_FILTER_LEAVES	8
+
+/* bits a key: that are wanted, that are enough to begin */
+#define CB_KEY_FILTER_BITS		12
+#define CB_KEY_FILTER_MIN_BITS	2
+
+/* how long a filter stays that nobody asks */
+#define CB_KEY_FILTER_IDLE_MS	(10 * 60 * 1000)
+
+typedef struct CbKeyFilter
+{
+	/* changed with all locks of claims held, so any of them keeps it */
+	CbKeyFilterState state;
+	Oid			indexoid;
+	RelFileLocator file;
+	uint32		directory;
+	uint32		nparts;			/* of the directory's members, behind the first */
+	char		pad[PG_CACHE_LINE_SIZE];
+
+	cb_atomic32 nearlier;		/* claims that have added nothing */
+	cb_atomic32 nlooks;			/* that read the index; a hint */
+	uint32		nadded;			/* hashes of partition 0, under its lock */
+	bool		used;			/* has it answered lately?  A hint */
+} CbKeyFilter;
+
+typedef struct CbKeyFilters
+{
+	cb_atomic32 nchunks;		/* that filters have */
+	cb_atomic64 looked_at;		/* when idle ones were last looked for */
+	CbKeyFilter filters[CB_KEY_FILTERS];
+} CbKeyFilters;
+
+/* NULL where there are no unique indexes, or no pool */
+static CbKeyFilters *cb_key_filters = NULL;
+
+/* ---------- shared memory ---------- */
+
+/* Asks for the filters' places; from shmem_request_hook. */
+void
+cb_key_filter_shmem_request(void)
+{
+	if (CB_HAS_UNIQUE && cb_pool_size_bytes() > 0)
+		RequestAddinShmemSpace(sizeof(CbKeyFilters));
+}
+
+/* Sets up or attaches to them, behind the pool; from shmem_startup_hook. */
+void
+cb_key_filter_shmem_startup(void)
+{
+	bool		found;
+
+	if (!CB_HAS_UNIQUE || cb_pool_size_bytes() == 0)
+		return;
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	cb_key_filters = ShmemInitStruct("cache_batch key filters",
+									 sizeof(CbKeyFilters), &found);
+	if (!found)
+		memset(cb_key_filters, 0, sizeof(CbKeyFilters));
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* ---------- asking and adding ---------- */
+
+/* The place of an index's filter, whosever is there; NULL: none has one. */
+static inline CbKeyFilter *
+cb_key_filter_at(Oid indexoid)
+{
+	if (cb_key_filters == NULL)
+		return NULL;
+	return &cb_key_filters->filters[indexoid % CB_KEY_FILTERS];
+}
+
+/* Have two indexes one place? */
+bool
+cb_key_filter_shares_place(Oid indexoid, Oid other)
+{
+	return indexoid % CB_KEY_FILTERS == other % CB_KEY_FILTERS;
+}
+
+/* Is there a filter of this file?  A lock of claims is held. */
+static inline bool
+cb_key_filter_is_of(const CbKeyFilter *filter, Oid indexoid,
+					const RelFileLocator *file)
+{
+	return filter != NULL && filter->state != CB_KEY_FILTER_NONE &&
+		filter->indexoid == indexoid && RelFileLocatorEquals(filter->file, *file);
+}
+
+/* Cache lines of a part that a partition of claims has. */
+static inline uint32
+cb_key_filter_lines(void)
+{
+	return cb_pool->chunk_size / (CB_FILTER_LINE_BYTES * CB_CLAIM_PARTITIONS);
+}
+
+/* The lines in which a hash has its bits. */
+static inline cb_atomic64 *
+cb_key_filter_share(const CbKeyFilter *filter, uint32 partition, uint64 hash)
+{
+	uint32		part = ((hash >> 32) * filter->nparts) >> 32;
+	const CbChunk *member = cb_shared_run_member(cb_shared_run(filter->directory),
+												 part + 1);
+
+	return (cb_atomic64 *) member->data +
+		partition * cb_key_filter_lines() * CB_FILTER_LINE_WORDS;
+}
+
+/*
+ * Adds a hash to the filter of this file, if there is one.  True: no entry of the
+ * index had it.  The lock of the hash's partition is held, EXCL.
+ */
+bool
+cb_key_filter_add(Oid indexoid, const RelFileLocator *file, uint32 partition,
+				  uint64 hash)
+{
+	CbKeyFilter *filter = cb_key_filter_at(indexoid);
+	cb_atomic64 *share;
+
+	if (!cb_key_filter_is_of(filter, indexoid, file))
+		return false;
+	share = cb_key_filter_share(filter, partition, hash);
+	if (cb_filter_may_hold(share, cb_key_filter_lines(), (uint32) hash))
+		return false;
+	cb_filter_add(share, cb_key_filter_lines(), (uint32) hash);
+	if (partition == 0)
+		filter->nadded++;
+	if (!filter->used)
+		filter->used = true;
+	return filter->state == CB_KEY_FILTER_READY;
+}
+
+/*
+ * Is it certain that no entry of the index has the hash?  The lock of the hash's
+ * partition is held.
+ */
+bool
+cb_key_filter_lacks(Oid indexoid, const RelFileLocator *file, uint32 partition,
+					uint64 hash)
+{
+	const CbKeyFilter *filter = cb_key_filter_at(indexoid);
+
+	return cb_key_filter_is_of(filter, indexoid, file) &&
+		filter->state == CB_KEY_FILTER_READY &&
+		!cb_filter_may_hold(cb_key_filter_share(filter, partition, hash),
+							cb_key_filter_lines(), (uint32) hash);
+}
+
+/* An earlier claim has ended: its partition's lock is held.  Cannot fail. */
+void
+cb_key_filter_end_earlier(Oid indexoid)
+{
+	cb_fetch_sub(&cb_key_filter_at(indexoid)->nearlier, 1);
+}
+
+/* So many keys were looked for in the index.  A hint. */
+void
+cb_key_filter_count_looks(Oid indexoid, uint32 n)
+{
+	CbKeyFilter *filter = cb_key_filter_at(indexoid);
+
+	if (filter != NULL)
+		cb_fetch_add(&filter->nlooks, n);
+}
+
+/* ---------- memory ---------- */
+
+/* Bits of so many parts. */
+static inline uint64
+cb_key_filter_bits(uint64 nparts)
+{
+	return nparts * CB_CLAIM_PARTITIONS * cb_key_filter_lines() *
+		CB_FILTER_LINE_BYTES * BITS_PER_BYTE;
+}
+
+/*
+ * How many parts a filter of so many keys gets now; 0: there is no room for one
+ * that is of use, or is not much larger than what the index has.  A hint.
+ */
+static uint32
+cb_key_filter_choose_parts(uint64 nkeys, uint32 nold)
+{
+	uint64		part = cb_key_filter_bits(1);
+	int64		free = (int64) cb_freelist_count(&cb_pool->free_chunks) -
+		cb_pool->nchunks / CB_KEY_FILTER_LEAVES;
+	int64		share = (int64) (cb_pool->nchunks / CB_KEY_FILTER_PART) -
+		cb_load_relaxed(&cb_key_filters->nchunks);
+	int64		room = Min(Min(free, share), cb_shared_run_max_members()) - 2;
+	int64		nparts = Min((int64) (nkeys * CB_KEY_FILTER_BITS / part) + 1, room);
+
+	if (nparts <= 0 || nparts * 2 < (int64) nold * 3 ||
+		cb_key_filter_bits(nparts) < nkeys * CB_KEY_FILTER_MIN_BITS)
+		return 0;
+	return nparts;
+}
+
+/*
+ * Makes the memory of a filter, with all bits 0; NULL: no room.  The slot has the
+ * directory, and the caller releases that to a mark from before.
+ */
+static CbPoolChunk *
+cb_key_filter_make(uint32 nparts)
+{
+	uint32		number;
+	CbSharedRun *run;
+	CbPoolChunk *directory;
+
+	if (!cb_slot_has_room(1, 0) || (number = cb_pool_open_chunk()) == CB_NONE)
+		return NULL;
+	directory = &cb_pool_chunks[number];
+	run = cb_shared_run(number);
+	memset(run, 0, offsetof(CbSharedRun, members));
+	directory->is_directory = true;
+	cb_chunk_set_state(&directory->chunk, CB_CHUNK_RETIRED);
+	cb_slot_adopt(directory);
+	while (run->nmembers < nparts + 1)
+	{
+		number = cb_pool_open_chunk();
+		if (number == CB_NONE)
+			return NULL;
+		run->members[run->nmembers++].chunk = number;
+		memset(cb_pool_chunks[number].chunk.data, 0, cb_pool->chunk_size);
+	}
+	return directory;
+}
+
+/*
+ * Takes the filter away, and counts looks anew; all locks of claims are held.
+ * Returns its directory, CB_NONE if there is none, for cb_key_filter_free() without
+ * these.
+ */
+static uint32
+cb_key_filter_take_away(CbKeyFilter *filter)
+{
+	if (filter->state == CB_KEY_FILTER_NONE)
+		return CB_NONE;
+	filter->state = CB_KEY_FILTER_NONE;
+	cb_store_relaxed(&filter->nlooks, 0);
+	return filter->directory;
+}
+
+/* Frees the memory of a filter that was taken away.  Cannot fail. */
+static void
+cb_key_filter_free(uint32 directory)
+{
+	CbPoolChunk *chunk;
+
+	if (directory == CB_NONE)
+		return;
+	chunk = &cb_pool_chunks[directory];
+	cb_fetch_sub(&cb_key_filters->nchunks, cb_shared_run(directory)->nmembers + 1);
+	if (cb_chunk_release(&chunk->chunk))
+		cb_pool_free_chunk(chunk);
+}
+
+/* ---------- filling ---------- */
+
+/* The filter of an index that is open; its state is NONE if that has none. */
+CbKeyFilterInfo
+cb_key_filter_look(Relation index)
+{
+	const CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+	CbKeyFilterInfo info = {.state = CB_KEY_FILTER_NONE,.indexoid = RelationGetRelid(index)};
+
+	if (filter == NULL)
+		return info;
+	cb_claim_lock_filters(LW_SHARED);
+	info.nlooks = cb_load_relaxed(&filter->nlooks);
+	if (cb_key_filter_is_of(filter, info.indexoid, &index->rd_locator))
+	{
+		info.state = filter->state;
+		info.settled = cb_load_acquire(&filter->nearlier) == 0;
+		info.nbytes = cb_key_filter_bits(filter->nparts) / BITS_PER_BYTE;
+		info.nkeys = (uint64) filter->nadded * CB_CLAIM_PARTITIONS;
+	}
+	cb_claim_unlock_filters(LW_SHARED);
+	return info;
+}
+
+/* The filter at a place, if it is of this database; false: no such place. */
+bool
+cb_key_filter_show(uint32 place, CbKeyFilterInfo *info)
+{
+	const CbKeyFilter *filter;
+
+	if (cb_key_filters == NULL || place >= CB_KEY_FILTERS)
+		return false;
+	filter = &cb_key_filters->filters[place];
+	memset(info, 0, sizeof(CbKeyFilterInfo));
+	cb_claim_lock_filters(LW_SHARED);
+	if (filter->state != CB_KEY_FILTER_NONE && filter->file.dbOid == MyDatabaseId)
+	{
+		info->state = filter->state;
+		info->indexoid = filter->indexoid;
+		info->nbytes = cb_key_filter_bits(filter->nparts) / BITS_PER_BYTE;
+		info->nkeys = (uint64) filter->nadded * CB_CLAIM_PARTITIONS;
+	}
+	cb_claim_unlock_filters(LW_SHARED);
+	return true;
+}
+
+/* Has another index its filter at this place?  A lock of claims is held. */
+static bool
+cb_key_filter_is_of_another(const CbKeyFilter *filter, Relation index)
+{
+	return filter->state != CB_KEY_FILTER_NONE &&
+		(filter->indexoid != RelationGetRelid(index) ||
+		 filter->file.dbOid != index->rd_locator.dbOid);
+}
+
+/*
+ * How many parts a filter of so many keys gets in the place of the index; 0: none.
+ * If another one has the place, looks are counted anew.
+ */
+static uint32
+cb_key_filter_plan(CbKeyFilter *filter, Relation index, uint64 nkeys)
+{
+	bool		taken;
+	uint32		nold;
+
+	cb_claim_lock_filters(LW_SHARED);
+	taken = cb_key_filter_is_of_another(filter, index);
+	nold = filter->state == CB_KEY_FILTER_NONE ? 0 : filter->nparts;
+	cb_claim_unlock_filters(LW_SHARED);
+	if (taken)
+		cb_store_relaxed(&filter->nlooks, 0);
+	return taken ? 0 : cb_key_filter_choose_parts(nkeys, nold);
+}
+
+/*
+ * Gives the place to the index, whose filter is FILLING from here on; false: it
+ * is another's.  *old: the directory of an earlier filter.  All locks of claims
+ * are held.
+ */
+static bool
+cb_key_filter_enter(CbKeyFilter *filter, Relation index, uint32 directory,
+					uint32 *old)
+{
+	if (cb_key_filter_is_of_another(filter, index))
+		return false;
+	*old = cb_key_filter_take_away(filter);
+	filter->indexoid = RelationGetRelid(index);
+	filter->file = index->rd_locator;
+	filter->directory = directory;
+	filter->nparts = cb_shared_run(directory)->nmembers - 1;
+	filter->nadded = 0;
+	filter->used = true;
+	cb_store_relaxed(&filter->nlooks, 0);
+	cb_store_relaxed(&filter->nearlier,
+					 cb_claim_mark_earlier(RelationGetRelid(index)));
+	filter->state = CB_KEY_FILTER_FILLING;
+	return true;
+}
+
+/*
+ * Begins to fill a filter for so many keys, in the place of an earlier one; false:
+ * there is no room.  The caller has the lock by which one process does so.
+ */
+bool
+cb_key_filter_begin(Relation index, uint64 nkeys)
+{
+	CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+	CbSlotMark	mark = cb_slot_mark();
+	CbPoolChunk *directory;
+	uint32		nparts;
+	uint32		old = CB_NONE;
+	bool		entered = false;
+
+	if (filter == NULL)
+		return false;
+	nparts = cb_key_filter_plan(filter, index, nkeys);
+	directory = nparts > 0 ? cb_key_filter_make(nparts) : NULL;
+	if (directory != NULL)
+	{
+		cb_claim_lock_filters(LW_EXCLUSIVE);
+		entered = cb_key_filter_enter(filter, index, directory->number, &old);
+		if (entered)
+		{
+			cb_chunk_hold(&directory->chunk);
+			cb_fetch_add(&cb_key_filters->nchunks, nparts + 2);
+		}
+		cb_claim_unlock_filters(LW_EXCLUSIVE);
+		cb_key_filter_free(old);
+	}
+	cb_slot_release_to(mark);
+	return entered;
+}
+
+/* Where the builder notes how far it has come; all 0: it has not begun. */
+static inline CbKeyFilterPlace *
+cb_key_filter_note(const CbKeyFilter *filter)
+{
+	return (CbKeyFilterPlace *)
+		cb_shared_run_member(cb_shared_run(filter->directory), 0)->data;
+}
+
+/*
+ * How far the builder has come: a copy; NULL if it has not begun, or there is no
+ * filter any more.
+ */
+CbKeyFilterPlace *
+cb_key_filter_get_place(Relation index)
+{
+	const CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+	CbKeyFilterPlace *place = palloc0(sizeof(CbKeyFilterPlace));
+
+	cb_claim_lock_filters(LW_SHARED);
+	if (cb_key_filter_is_of(filter, RelationGetRelid(index), &index->rd_locator))
+		memcpy(place, cb_key_filter_note(filter),
+			   offsetof(CbKeyFilterPlace, tuple) +
+			   IndexTupleSize(&cb_key_filter_note(filter)->tuple.header));
+	cb_claim_unlock_filters(LW_SHARED);
+	return IndexTupleSize(&place->tuple.header) > 0 ? place : NULL;
+}
+
+/* The builder has come to a bound beside a tuple. */
+void
+cb_key_filter_set_place(Relation index, const CbBound *bound)
+{
+	const CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+	Size		size = IndexTupleSize(bound->tuple);
+
+	Assert(bound->kind == CB_BOUND_TUPLE && size <= sizeof(CbKeyFilterPlace));
+	cb_claim_lock_filters(LW_EXCLUSIVE);
+	if (cb_key_filter_is_of(filter, RelationGetRelid(index), &index->rd_locator))
+	{
+		cb_key_filter_note(filter)->after = bound->after;
+		memcpy(&cb_key_filter_note(filter)->tuple, bound->tuple, size);
+	}
+	cb_claim_unlock_filters(LW_EXCLUSIVE);
+}
+
+/* The builder has come to the index's end: the filter answers from here on. */
+void
+cb_key_filter_finish(Relation index)
+{
+	CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+
+	cb_claim_lock_filters(LW_EXCLUSIVE);
+	if (cb_key_filter_is_of(filter, RelationGetRelid(index), &index->rd_locator))
+		filter->state = CB_KEY_FILTER_READY;
+	cb_claim_unlock_filters(LW_EXCLUSIVE);
+}
+
+/* ---------- giving up ---------- */
+
+/* The directories of filters that are given up, for when no lock is held. */
+typedef struct CbKeyFilterBin
+{
+	int			n;
+	uint32		directories[CB_KEY_FILTERS];
+} CbKeyFilterBin;
+
+/* Takes a filter away; all locks of claims are held. */
+static inline void
+cb_key_filter_drop(CbKeyFilter *filter, CbKeyFilterBin *bin)
+{
+	if (filter->state == CB_KEY_FILTER_NONE)
+		return;
+	bin->directories[bin->n++] = cb_key_filter_take_away(filter);
+}
+
+static void
+cb_key_filter_empty_bin(CbKeyFilterBin *bin)
+{
+	while (bin->n > 0)
+		cb_key_filter_free(bin->directories[--bin->n]);
+}
+
+/*
+ * Gives up the filter of a file, which is not an index's any more, or in which an
+ * index is built; or which holds too much that is not there.  Cannot fail.
+ */
+void
+cb_key_filter_forget(const RelFileLocator *file)
+{
+	CbKeyFilterBin bin = {0};
+
+	if (cb_key_filters == NULL)
+		return;
+	cb_claim_lock_filters(LW_EXCLUSIVE);
+	for (int i = 0; i < CB_KEY_FILTERS; i++)
+	{
+		if (RelFileLocatorEquals(cb_key_filters->filters[i].file, *file))
+			cb_key_filter_drop(&cb_key_filters->filters[i], &bin);
+	}
+	cb_claim_unlock_filters(LW_EXCLUSIVE);
+	cb_key_filter_empty_bin(&bin);
+}
+
+/* The same for all filters of a database, which has been dropped or moved. */
+void
+cb_key_filter_forget_database(Oid dboid)
+{
+	CbKeyFilterBin bin = {0};
+
+	if (cb_key_filters == NULL)
+		return;
+	cb_claim_lock_filters(LW_EXCLUSIVE);
+	for (int i = 0; i < CB_KEY_FILTERS; i++)
+	{
+		if (cb_key_filters->filters[i].file.dbOid == dboid)
+			cb_key_filter_drop(&cb_key_filters->filters[i], &bin);
+	}
+	cb_claim_unlock_filters(LW_EXCLUSIVE);
+	cb_key_filter_empty_bin(&bin);
+}
+
+/* Is it time to look for filters that nobody asks?  True for one process. */
+static bool
+cb_key_filter_is_time(void)
+{
+	uint64		last = cb_load_relaxed(&cb_key_filters->looked_at);
+	TimestampTz now = cb_clock_now();
+
+	return TimestampDifferenceExceeds((TimestampTz) last, now,
+									  CB_KEY_FILTER_IDLE_MS) &&
+		cb_swap_if(&cb_key_filters->looked_at, &last, (uint64) now);
+}
+
+/*
+ * Gives up the filters, of any index, that nobody has asked for some time.  May be
+ * called often.
+ */
+void
+cb_key_filter_forget_idle(void)
+{
+	CbKeyFilterBin bin = {0};
+
+	if (cb_key_filters == NULL || !cb_key_filter_is_time())
+		return;
+	cb_claim_lock_filters(LW_EXCLUSIVE);
+	for (int i = 0; i < CB_KEY_FILTERS; i++)
+	{
+		if (!cb_key_filters->filters[i].used)
+			cb_key_filter_drop(&cb_key_filters->filters[i], &bin);
+		cb_key_filters->filters[i].used = false;
+	}
+	cb_claim_unlock_filters(LW_EXCLUSIVE);
+	cb_key_filter_empty_bin(&bin);
+}

@@ -1,0 +1,200 @@
+# Filters of keys of unique indexes (I13_FILTER): new keys are not looked for, and what
+# is there is refused, whenever it was added: before a filter was begun, by a session
+# that had not published it, while a worker fills it, and afterwards.
+use strict;
+use warnings;
+
+use CacheBatch;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'unique indexes are btree\'s before version 18' if server_version() < 18;
+
+my $node = new_node('key_filter', conf => <<EOC);
+cache_batch.pool_size = 4MB
+cache_batch.max_delay = 100ms
+cache_batch.spill_threshold = 0
+autovacuum = off
+EOC
+plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($node);
+$node->append_conf('postgresql.conf', "cache_batch.test_filters = on\n");
+$node->restart;
+
+# What adding a key gives: "added" or "there"; or the error.
+sub add
+{
+	my ($table, $k, $clause) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', "INSERT INTO $table VALUES ($k) " . ($clause // '') . ' RETURNING 1');
+
+	return 'there' if $err =~ /duplicate key value|^$/ && $out !~ /\d/;
+	return $err =~ /\S/ ? $err : 'added';
+}
+
+# How often the insertion of keys looks for one of them.
+sub looks
+{
+	my ($table, $keys, $clause) = @_;
+	my $hits = $node->safe_psql('postgres', "SET cache_batch.test_points = 'unique-searched=count, scan-upper-copied=count';
+		INSERT INTO $table $keys " . ($clause // '') . '; SHOW cache_batch.test_point_hits');
+
+	return join ' ', $hits =~ /(\d+)/g;
+}
+
+sub state_of
+{
+	my ($table) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT coalesce((SELECT state FROM cache_batch_key_filters() WHERE index = '${table}_k'::regclass), 'none')");
+}
+
+# Statements that insert single rows, so that they are no dense batch.
+sub single
+{
+	my ($table, @keys) = @_;
+
+	return join '', map { "INSERT INTO $table VALUES ($_);" } @keys;
+}
+
+# A table whose index has a filter, which is READY.
+sub filtered
+{
+	my ($table, $columns, $on) = @_;
+
+	$node->safe_psql('postgres', "CREATE TABLE $table (" . ($columns // 'k int') . ");
+		CREATE UNIQUE INDEX ${table}_k ON $table USING cachebatch (" . ($on // 'k') . ");
+		INSERT INTO $table SELECT g FROM generate_series(11, 100) g; " . single($table, 1 .. 10));
+	ok(wait_until(sub { state_of($table) eq 'ready' }), "$table: a filter is filled");
+	return;
+}
+
+# A session in the middle of a statement; \$go lets it go on.
+sub adding
+{
+	my ($statement) = @_;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	$session->query_until(qr/go/, "\\echo go\n$statement;\n");
+	ok($node->poll_query_until('postgres', q(SELECT count(*) > 0 FROM pg_stat_activity
+		WHERE wait_event = 'advisory' AND backend_type = 'client backend')), 'a session has a key in its stage');
+	return $session;
+}
+
+my $holder = $node->background_psql('postgres');
+
+# ---------- new keys are not looked for ----------
+
+filtered('a');
+my $new = 0;
+foreach my $clause ('', 'ON CONFLICT DO NOTHING')
+{
+	my ($searched) = split / /, looks('a', "SELECT g FROM generate_series(1000 + $new, 1099 + $new) g", $clause);
+
+	cmp_ok($searched // 0, '<', 30, "new keys are not looked for $clause");
+	is(add('a', $_, $clause), 'there', "$_ is there $clause") foreach 1, 50, 100, 1000 + $new, 1099 + $new;
+	$new += 100;
+}
+is(add('a', 2000), 'added', 'another one is not');
+is(add('a', 2000), 'there', 'then it is');
+$node->safe_psql('postgres', 'BEGIN; INSERT INTO a VALUES (3000); ROLLBACK');
+is(add('a', 3000), 'added', 'rolled back: it can be added');
+$node->safe_psql('postgres', 'DELETE FROM a WHERE k = 1; VACUUM a');
+is(add('a', 1), 'added', 'deleted: it can be added');
+sound($node, 'a', ['k'], 'filtered');
+
+# ---------- claims from before ----------
+
+# the worker is held before it begins to fill the filter
+$holder->query('SELECT pg_advisory_lock(1)');
+$node->safe_psql('postgres', "CREATE TABLE b (k int); CREATE UNIQUE INDEX b_k ON b USING cachebatch (k);
+	INSERT INTO b SELECT g FROM generate_series(-100, -90) g; SELECT cache_batch_flush('b_k')");
+my $session = adding(q(WITH w AS (INSERT INTO b VALUES (1) RETURNING k) SELECT pg_advisory_xact_lock_shared(k) FROM w));
+$node->safe_psql('postgres', single('b', -80 .. -70));
+ok(wait_until(sub { state_of('b') eq 'filling' }), 'a filter is begun');
+$node->safe_psql('postgres', "INSERT INTO b VALUES ($_)"), sleep 1 foreach -60, -50;
+is(state_of('b'), 'filling', 'it is not filled while there is a claim from before');
+$holder->query('SELECT pg_advisory_unlock(1)');
+$session->quit;
+$node->safe_psql('postgres', 'INSERT INTO b VALUES (-40)');
+ok(wait_until(sub { state_of('b') eq 'ready' }), 'it is filled when that has ended');
+is(add('b', $_), 'there', "$_ is there") foreach 1, -40, -50, -60, -70, -80, -100;
+sound($node, 'b', ['k'], 'claimed before');
+
+# ---------- while it is filled ----------
+
+foreach my $end ('goes on', 'fails', 'ends', 'is killed')
+{
+	my $table = 'c_' . $end =~ tr/ /_/r;
+
+	$holder->query('SELECT pg_advisory_lock(1)');
+	$node->safe_psql('postgres', "CREATE TABLE $table (k int);
+		CREATE UNIQUE INDEX ${table}_k ON $table USING cachebatch (k);
+		ALTER SYSTEM SET cache_batch.test_points = 'filter-window=wait:1'; SELECT pg_reload_conf();
+		INSERT INTO $table SELECT g * 10 FROM generate_series(4, 20000) g; " . single($table, 10, 20, 30));
+	my $waits = q(SELECT pid FROM pg_stat_activity WHERE application_name = 'cache_batch flusher' AND wait_event = 'advisory');
+	ok(wait_until(sub { $node->safe_psql('postgres', $waits) ne '' }), 'a worker has read a part of the index');
+	is(add($table, 15), 'added', 'a key that it has passed');
+	is(add($table, 199995), 'added', 'one that it has not');
+	is(add($table, 20), 'there', 'one that it has read');
+	is(add($table, 199990), 'there', 'one that it has not');
+	my $pid = $node->safe_psql('postgres', $waits);
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET cache_batch.test_points = '"
+		  . ($end eq 'fails' ? 'filter-window=error:2' : '') . "'; SELECT pg_reload_conf()");
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") if $end eq 'ends';
+	kill 'KILL', $pid if $end eq 'is killed';
+	$holder->query('SELECT pg_advisory_unlock(1)') unless $end eq 'is killed';
+	if ($end eq 'is killed')
+	{
+		eval { $holder->quit };
+		wait_back($node);
+		$holder = $node->background_psql('postgres');
+	}
+	if ($end eq 'fails')
+	{
+		$node->wait_for_log(qr/could not fill filter of keys of cachebatch index/);
+		$node->safe_psql('postgres', "ALTER SYSTEM RESET cache_batch.test_points; SELECT pg_reload_conf()");
+	}
+	my $k = 300000;
+	ok(wait_until(sub { add($table, $k++); state_of($table) eq 'ready' }), "it $end: the filter is filled");
+	is(add($table, $_), 'there', "$_ is there") foreach 10, 15, 20, 500, 199990, 199995, 200000, 300000;
+	is(add($table, 25), 'added', '25 is not');
+	sound($node, $table, ['k'], "it $end");
+}
+
+# ---------- another file ----------
+
+# what is built has other keys than what the filter has seen
+$node->safe_psql('postgres', 'CREATE FUNCTION key_of(int) RETURNS int LANGUAGE sql IMMUTABLE AS $$SELECT $1$$');
+filtered('d', 'k int', 'key_of(k)');
+$node->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION key_of(int) RETURNS int LANGUAGE sql IMMUTABLE AS $$SELECT $1 + 5000$$;
+	REINDEX INDEX d_k');
+is(add('d', 50), 'there', 'REINDEX: what is built then is there');
+is(add('d', 500), 'added', 'REINDEX: another one is not');
+filtered('e');
+$node->safe_psql('postgres', 'BEGIN; TRUNCATE e; INSERT INTO e VALUES (200), (1); ROLLBACK');
+is(add('e', $_), 'there', "TRUNCATE is rolled back: $_ is there") foreach 1, 100;
+is(add('e', 200), 'added', 'TRUNCATE is rolled back: 200 is not');
+$node->safe_psql('postgres', 'TRUNCATE e');
+is(add('e', 1), 'added', 'TRUNCATE: 1 is not there');
+is(add('e', 1), 'there', 'TRUNCATE: it is then');
+ok(wait_until(sub { add('e', 300); add('e', ++$new + 300); state_of('e') eq 'ready' }), 'TRUNCATE: a filter is filled');
+is(add('e', 1), 'there', 'TRUNCATE: it has what is there');
+
+# ---------- keys ----------
+
+# values that are equal and differ in their bytes; nulls that are not distinct
+filtered('n', 'k numeric', 'k');
+is(add('n', $_), 'there', "numeric: $_ is there") foreach '1.0', '100.000', '5e1';
+$node->safe_psql('postgres', q(CREATE TABLE s (k text, v int); CREATE UNIQUE INDEX s_k ON s USING cachebatch (k, v) NULLS NOT DISTINCT;
+	INSERT INTO s SELECT repeat(md5(g::text), 60), g FROM generate_series(1, 50) g;)
+	  . single('s', 'NULL, 1', 'NULL, NULL', q('a', NULL), q('b', 1)));
+ok(wait_until(sub { state_of('s') eq 'ready' }), 's: a filter is filled');
+is(add('s', $_), 'there', "text: $_ is there")
+  foreach 'NULL, 1', 'NULL, NULL', q('a', NULL), q('b', 1), q(repeat(md5('7'), 60), 7);
+is(add('s', $_), 'added', "text: $_ is not") foreach 'NULL, 2', q('b', NULL), q(repeat(md5('7'), 60), 8);
+
+sound($node, $_, ['k'], 'at the end') foreach qw(e n s);
+$holder->quit;
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP|inconsistent page|is corrupted/, 'nothing bad in the log');
+done_testing();
