@@ -25,7 +25,8 @@ FIGURES = ["rows_per_s", "tps", "query_us", "cpu_us_per_row", "wal_per_row",
 # name: of the patch.  src: lines that would go with the mechanism, about; tests: the
 # same, with expected outputs.  checks: rules and tests that would go.  buys: what it is
 # for.  leaning: what else would have to go or change, or what stays.  runs: arguments
-# of test/bench/run for the workloads that it should show in, and for those that pay.
+# of test/bench/run for the workloads that it should show in, and for those that pay; a
+# version (--pg) comes first.
 Mechanism = namedtuple("Mechanism", "name src tests title checks buys leaning runs")
 
 MECHANISMS = [
@@ -196,6 +197,13 @@ MECHANISMS = [
         runs=["--scale 0.6 --seconds 8 max-runs range-100-runs"]),
 
     # writing
+    Mechanism(
+        "key-filter", src=1090, tests=206,
+        title="filters of unique indexes' keys",
+        checks="I13_FILTER, I13_FILLING, I13_EARLIER, I13_FILE, I13_SLICE; tap 066",
+        buys="checks of new keys",
+        leaning="nothing; with it goes `cache_batch_key_filters()`",
+        runs=["--pg 18 unique-copy unique-conflict", "--pg 18 tight-unique-1"]),
     Mechanism(
         "upsert-pins", src=261, tests=566,
         title="rows of ON CONFLICT staged while their pages are pinned",
