@@ -224,6 +224,8 @@ cb_am_insert(Relation index, Datum *values, bool *isnull,
 		return is_unique;
 	write_through = cb_insert_must_write_through(state, &entry, is_unique,
 												 index_info);
+	if (!is_unique)
+		cb_unique_add_unclaimed(state->unique, &entry);
 	cb_insert_stage_entry(state, index, values, isnull, heap_tid);
 	stage->nunchanged += index_unchanged;
 	CB_TEST_POINT("stage-insert");

@@ -561,12 +561,22 @@ cb_unique_claim(CbUniqueState *state, CbStage *stage, const CbUniqueEntry *entry
 }
 
 /*
- * An entry that may not be unique, and so has no claim, was published: who has
- * looked for the key before looks again (cb_unique_is_absent()).
+ * An entry that may not be unique, and so has no claim, is going to be published:
+ * the index's filter shall have its key then.
+ */
+void
+cb_unique_add_unclaimed(const CbUniqueState *state, const CbUniqueEntry *entry)
+{
+	cb_claim_add_key(RelationGetRelid(entry->index), &entry->index->rd_locator,
+					 cb_unique_hash(state, entry));
+}
+
+/*
+ * It was published: who has looked for the key before looks again
+ * (cb_unique_is_absent()).
  */
 void
 cb_unique_note_unclaimed(const CbUniqueState *state, const CbUniqueEntry *entry)
 {
-	cb_claim_count_none(RelationGetRelid(entry->index), &entry->index->rd_locator,
-						cb_unique_hash(state, entry));
+	cb_claim_count_none(RelationGetRelid(entry->index), cb_unique_hash(state, entry));
 }

@@ -32,6 +32,8 @@ extern CbUniqueState *cb_unique_make_state(Relation index, MemoryContext cxt);
 extern bool cb_unique_may_stage(const CbUniqueState *state);
 extern bool cb_unique_claim(CbUniqueState *state, CbStage *stage,
 							const CbUniqueEntry *entry);
+extern void cb_unique_add_unclaimed(const CbUniqueState *state,
+									const CbUniqueEntry *entry);
 extern void cb_unique_note_unclaimed(const CbUniqueState *state,
 									 const CbUniqueEntry *entry);
 

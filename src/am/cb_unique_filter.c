@@ -40,14 +40,20 @@
 #define CB_FILTER_SLICE_MS		50
 
 /*
- * A filter that has fewer bits a key is filled anew: if it can be larger; and with
- * what is there by then.
+ * A filter that has fewer bits a key is filled anew, if it can be larger or most of
+ * its keys are gone; or is given up.
  */
 #define CB_FILTER_SMALL_BITS	4
-#define CB_FILTER_FULL_BITS		2
+#define CB_FILTER_FULL_BITS		3
 
-/* entries in a page of the index, at least, and pages that are not worth a filter */
+/* so many times more keys than there are entries: most are gone */
+#define CB_FILTER_GONE			4
+
+/* entries in a page of the index, if nothing is known: about, and at most */
 #define CB_FILTER_PAGE_KEYS		150
+#define CB_FILTER_PAGE_MAX		1500
+
+/* pages that are not worth a filter */
 #define CB_FILTER_MIN_PAGES		64
 
 /* Do tests want filters at once? */
@@ -71,14 +77,23 @@ cb_unique_count_look(Relation index)
 		cb_key_filter_count_looks(RelationGetRelid(index), CB_FILTER_LOOKS);
 }
 
-/* About how many keys the index has, or its filter. */
+/* About how many entries the index has, with so many in a page if nothing is known. */
 static uint64
-cb_filter_count_keys(Relation index, const CbKeyFilterInfo *info)
+cb_filter_count_entries(Relation index, int page_keys)
 {
-	uint64		nkeys = (uint64) RelationGetNumberOfBlocks(index) * CB_FILTER_PAGE_KEYS;
+	uint64		npages = RelationGetNumberOfBlocks(index);
 
-	nkeys = Max(nkeys, Max(index->rd_rel->reltuples, 0));
-	return Max(nkeys, info->nkeys);
+	if (index->rd_rel->relpages > 0 && index->rd_rel->reltuples > 0)
+		return index->rd_rel->reltuples / index->rd_rel->relpages * npages;
+	return npages * page_keys;
+}
+
+/* Are most of the keys that the index's filter has seen gone? */
+static bool
+cb_filter_is_of_gone(Relation index, const CbKeyFilterInfo *info)
+{
+	return info->nkeys >
+		CB_FILTER_GONE * cb_filter_count_entries(index, CB_FILTER_PAGE_MAX);
 }
 
 /* Has a filter that answers fewer bits for each key? */
@@ -89,14 +104,18 @@ cb_filter_has_less(const CbKeyFilterInfo *info, int bits)
 		info->nbytes * BITS_PER_BYTE < info->nkeys * bits;
 }
 
-/* Is there no filter, and were as many looks taken as the index has pages? */
+/*
+ * Does the index want another filter?  It has none, or a small one, and as many
+ * looks were taken since that was begun as it takes pages to read it.
+ */
 static bool
 cb_filter_is_wanted(Relation index, const CbKeyFilterInfo *info)
 {
 	uint64		npages = Max(RelationGetNumberOfBlocks(index), CB_FILTER_MIN_PAGES);
 
-	return info->state == CB_KEY_FILTER_NONE &&
-		info->nlooks >= (cb_filter_is_tested() ? 1 : npages);
+	return info->nlooks >= (cb_filter_is_tested() ? 1 : npages) &&
+		(info->state == CB_KEY_FILTER_NONE ||
+		 cb_filter_has_less(info, CB_FILTER_SMALL_BITS));
 }
 
 /* The hash of an entry's key; false: it has a null that makes it distinct. */
@@ -202,19 +221,17 @@ cb_filter_set_locktag(LOCKTAG *tag, Relation index)
 					  InvalidBlockNumber, FirstOffsetNumber);
 }
 
-/*
- * Begins a filter, if there is none or that is small.  One that is full, and cannot
- * be larger, is given up: the next one has only the keys that are there then.
- */
+/* Begins the filter that the index wants, or gives up one that is of no use. */
 static void
 cb_filter_renew(Relation index, const CbKeyFilterInfo *info)
 {
-	bool		begun = false;
+	bool		gone = cb_filter_is_of_gone(index, info);
+	uint64		nkeys = cb_filter_count_entries(index, CB_FILTER_PAGE_KEYS);
 
-	if (cb_filter_is_wanted(index, info) ||
-		cb_filter_has_less(info, CB_FILTER_SMALL_BITS))
-		begun = cb_key_filter_begin(index, cb_filter_count_keys(index, info) * 3 / 2);
-	if (!begun && cb_filter_has_less(info, CB_FILTER_FULL_BITS))
+	if (!gone)
+		nkeys = Max(nkeys, info->nkeys);
+	if (!cb_key_filter_begin(index, nkeys * 3 / 2, gone) &&
+		cb_filter_has_less(info, CB_FILTER_FULL_BITS))
 		cb_key_filter_forget(&index->rd_locator);
 }
 
@@ -224,7 +241,7 @@ cb_filter_go_on(Relation index, FmgrInfo **functions)
 {
 	CbKeyFilterInfo info = cb_key_filter_look(index);
 
-	if (info.state != CB_KEY_FILTER_FILLING)
+	if (cb_filter_is_wanted(index, &info))
 	{
 		cb_filter_renew(index, &info);
 		info = cb_key_filter_look(index);

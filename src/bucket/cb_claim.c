@@ -221,14 +221,13 @@ cb_claim_add_key(Oid indexoid, const RelFileLocator *file, uint64 hash)
 
 /* An entry without a claim was published: counts it as if it had had one. */
 void
-cb_claim_count_none(Oid indexoid, const RelFileLocator *file, uint64 hash)
+cb_claim_count_none(Oid indexoid, uint64 hash)
 {
 	CbClaimKey	key = {MyDatabaseId, indexoid, hash};
 	uint32		hashvalue;
 	LWLock	   *lock = cb_claim_lock_partition(&key, &hashvalue, LW_EXCLUSIVE);
 
 	cb_claim_ended[cb_claim_partition(hashvalue)]++;
-	(void) cb_key_filter_add(indexoid, file, cb_claim_partition(hashvalue), hash);
 	LWLockRelease(lock);
 }
 

@@ -48,8 +48,7 @@ extern void cb_claim_shmem_startup(void);
 extern CbClaimed cb_claim_take(Oid indexoid, const RelFileLocator *file,
 							   uint64 hash);
 extern void cb_claim_end(Oid indexoid, uint64 hash);
-extern void cb_claim_count_none(Oid indexoid, const RelFileLocator *file,
-								uint64 hash);
+extern void cb_claim_count_none(Oid indexoid, uint64 hash);
 extern void cb_claim_add_key(Oid indexoid, const RelFileLocator *file,
 							 uint64 hash);
 extern CbClaimed cb_claim_find(Oid indexoid, const RelFileLocator *file,

@@ -9,7 +9,7 @@
  * (core/cb_filter.h).  The upper half of a hash tells the part, the claim's
  * partition its share of that, the lower half the line and the bits.  All filters
  * together have a quarter of the pool at most, and leave it what it must have
- * free.  One that nobody has asked for some time is given up.
+ * free.  One to which nobody has added a key for some time is given up.
  *
  * No lock is held on entry, unless a contract says so; the locks of claims come
  * after those of bucket sets, and nothing is waited for under them.
@@ -26,18 +26,23 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+StaticAssertDecl(sizeof(CbKeyFilterPlace) <= 4096 &&
+				 sizeof(((CbKeyFilterPlace *) NULL)->tuple) >=
+				 CB_MAX_ITEM_SIZE + MAXALIGN(sizeof(ItemPointerData)),
+				 "a separator has room in the place, and that in the least chunk");
+
 /* places for filters */
 #define CB_KEY_FILTERS			256
 
 /* parts of the pool: what filters may have, what they leave */
 #define CB_KEY_FILTER_PART		4
-#define CB_KEY_FILTER_LEAVES	8
+#define CB_KEY_FILTER_LEAVES	4
 
 /* bits a key: that are wanted, that are enough to begin */
 #define CB_KEY_FILTER_BITS		12
 #define CB_KEY_FILTER_MIN_BITS	2
 
-/* how long a filter stays that nobody asks */
+/* how long a filter stays to which no key is added */
 #define CB_KEY_FILTER_IDLE_MS	(10 * 60 * 1000)
 
 typedef struct CbKeyFilter
@@ -53,7 +58,7 @@ typedef struct CbKeyFilter
 	cb_atomic32 nearlier;		/* claims that have added nothing */
 	cb_atomic32 nlooks;			/* that read the index; a hint */
 	uint32		nadded;			/* hashes of partition 0, under its lock */
-	bool		used;			/* has it answered lately?  A hint */
+	bool		used;			/* was a key added lately?  A hint */
 } CbKeyFilter;
 
 typedef struct CbKeyFilters
@@ -206,8 +211,8 @@ cb_key_filter_bits(uint64 nparts)
 }
 
 /*
- * How many parts a filter of so many keys gets now; 0: there is no room for one
- * that is of use, or is not much larger than what the index has.  A hint.
+ * How many parts a filter of so many keys can have now, in the place of one that
+ * has so many chunks; 0: there is no room for one that is of use.  A hint.
  */
 static uint32
 cb_key_filter_choose_parts(uint64 nkeys, uint32 nold)
@@ -217,13 +222,11 @@ cb_key_filter_choose_parts(uint64 nkeys, uint32 nold)
 		cb_pool->nchunks / CB_KEY_FILTER_LEAVES;
 	int64		share = (int64) (cb_pool->nchunks / CB_KEY_FILTER_PART) -
 		cb_load_relaxed(&cb_key_filters->nchunks);
-	int64		room = Min(Min(free, share), cb_shared_run_max_members()) - 2;
+	int64		room = Min(Min(free, share) + nold, cb_shared_run_max_members()) - 2;
 	int64		nparts = Min((int64) (nkeys * CB_KEY_FILTER_BITS / part) + 1, room);
 
-	if (nparts <= 0 || nparts * 2 < (int64) nold * 3 ||
-		cb_key_filter_bits(nparts) < nkeys * CB_KEY_FILTER_MIN_BITS)
-		return 0;
-	return nparts;
+	return nparts > 0 && cb_key_filter_bits(nparts) >= nkeys * CB_KEY_FILTER_MIN_BITS ?
+		nparts : 0;
 }
 
 /*
@@ -287,7 +290,10 @@ cb_key_filter_free(uint32 directory)
 
 /* ---------- filling ---------- */
 
-/* The filter of an index that is open; its state is NONE if that has none. */
+/*
+ * The filter of an index that is open.  If that has none the state is NONE, and
+ * nkeys are those that the last one of the file had seen.
+ */
 CbKeyFilterInfo
 cb_key_filter_look(Relation index)
 {
@@ -298,7 +304,8 @@ cb_key_filter_look(Relation index)
 		return info;
 	cb_claim_lock_filters(LW_SHARED);
 	info.nlooks = cb_load_relaxed(&filter->nlooks);
-	if (cb_key_filter_is_of(filter, info.indexoid, &index->rd_locator))
+	if (filter->indexoid == info.indexoid &&
+		RelFileLocatorEquals(filter->file, index->rd_locator))
 	{
 		info.state = filter->state;
 		info.settled = cb_load_acquire(&filter->nearlier) == 0;
@@ -341,36 +348,38 @@ cb_key_filter_is_of_another(const CbKeyFilter *filter, Relation index)
 }
 
 /*
- * How many parts a filter of so many keys gets in the place of the index; 0: none.
- * If another one has the place, looks are counted anew.
+ * How many parts a filter of so many keys gets, for the index; 0: none.  If another
+ * one has the place, looks are counted anew.  What the index has must be smaller by
+ * a third, unless it is to be renewed.
  */
 static uint32
-cb_key_filter_plan(CbKeyFilter *filter, Relation index, uint64 nkeys)
+cb_key_filter_plan(CbKeyFilter *filter, Relation index, uint64 nkeys, bool renew)
 {
-	bool		taken;
+	uint32		nparts = 0;
 	uint32		nold;
+	bool		taken;
 
 	cb_claim_lock_filters(LW_SHARED);
 	taken = cb_key_filter_is_of_another(filter, index);
 	nold = filter->state == CB_KEY_FILTER_NONE ? 0 : filter->nparts;
+	renew |= !cb_key_filter_is_of(filter, RelationGetRelid(index), &index->rd_locator);
 	cb_claim_unlock_filters(LW_SHARED);
 	if (taken)
 		cb_store_relaxed(&filter->nlooks, 0);
-	return taken ? 0 : cb_key_filter_choose_parts(nkeys, nold);
+	else
+		nparts = cb_key_filter_choose_parts(nkeys, nold > 0 ? nold + 2 : 0);
+	return renew || nparts * 2 >= nold * 3 ? nparts : 0;
 }
 
 /*
- * Gives the place to the index, whose filter is FILLING from here on; false: it
- * is another's.  *old: the directory of an earlier filter.  All locks of claims
- * are held.
+ * Gives the place, if it is free, to the index, whose filter is FILLING from here
+ * on.  All locks of claims are held.
  */
 static bool
-cb_key_filter_enter(CbKeyFilter *filter, Relation index, uint32 directory,
-					uint32 *old)
+cb_key_filter_enter(CbKeyFilter *filter, Relation index, uint32 directory)
 {
-	if (cb_key_filter_is_of_another(filter, index))
+	if (filter->state != CB_KEY_FILTER_NONE)
 		return false;
-	*old = cb_key_filter_take_away(filter);
 	filter->indexoid = RelationGetRelid(index);
 	filter->file = index->rd_locator;
 	filter->directory = directory;
@@ -384,38 +393,62 @@ cb_key_filter_enter(CbKeyFilter *filter, Relation index, uint32 directory,
 	return true;
 }
 
-/*
- * Begins to fill a filter for so many keys, in the place of an earlier one; false:
- * there is no room.  The caller has the lock by which one process does so.
- */
-bool
-cb_key_filter_begin(Relation index, uint64 nkeys)
+/* Gives up what the index has at its place, of whatever file. */
+static void
+cb_key_filter_clear(CbKeyFilter *filter, Relation index)
 {
-	CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+	uint32		directory = CB_NONE;
+
+	cb_claim_lock_filters(LW_EXCLUSIVE);
+	if (!cb_key_filter_is_of_another(filter, index))
+		directory = cb_key_filter_take_away(filter);
+	cb_claim_unlock_filters(LW_EXCLUSIVE);
+	cb_key_filter_free(directory);
+}
+
+/* Makes a filter of so many parts, and enters it; false: no room, or no place. */
+static bool
+cb_key_filter_make_and_enter(CbKeyFilter *filter, Relation index, uint32 nparts)
+{
 	CbSlotMark	mark = cb_slot_mark();
-	CbPoolChunk *directory;
-	uint32		nparts;
-	uint32		old = CB_NONE;
+	CbPoolChunk *directory = cb_key_filter_make(nparts);
 	bool		entered = false;
 
-	if (filter == NULL)
-		return false;
-	nparts = cb_key_filter_plan(filter, index, nkeys);
-	directory = nparts > 0 ? cb_key_filter_make(nparts) : NULL;
 	if (directory != NULL)
 	{
 		cb_claim_lock_filters(LW_EXCLUSIVE);
-		entered = cb_key_filter_enter(filter, index, directory->number, &old);
+		entered = cb_key_filter_enter(filter, index, directory->number);
 		if (entered)
-		{
 			cb_chunk_hold(&directory->chunk);
-			cb_fetch_add(&cb_key_filters->nchunks, nparts + 2);
-		}
 		cb_claim_unlock_filters(LW_EXCLUSIVE);
-		cb_key_filter_free(old);
 	}
 	cb_slot_release_to(mark);
 	return entered;
+}
+
+/*
+ * Begins to fill a filter for so many keys, in the place of an earlier one; false:
+ * there is no room for one that is larger, or, if it is to be renewed, for one at
+ * all.  The caller has the lock by which one process does so.
+ */
+bool
+cb_key_filter_begin(Relation index, uint64 nkeys, bool renew)
+{
+	CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
+	uint32		nparts;
+
+	if (filter == NULL)
+		return false;
+	nparts = cb_key_filter_plan(filter, index, nkeys, renew);
+	if (nparts == 0)
+		return false;
+	cb_key_filter_clear(filter, index);
+	if (cb_fetch_add(&cb_key_filters->nchunks, nparts + 2) + nparts + 2 <=
+		cb_pool->nchunks / CB_KEY_FILTER_PART &&
+		cb_key_filter_make_and_enter(filter, index, nparts))
+		return true;
+	cb_fetch_sub(&cb_key_filters->nchunks, nparts + 2);
+	return false;
 }
 
 /* Where the builder notes how far it has come; all 0: it has not begun. */
@@ -452,7 +485,7 @@ cb_key_filter_set_place(Relation index, const CbBound *bound)
 	const CbKeyFilter *filter = cb_key_filter_at(RelationGetRelid(index));
 	Size		size = IndexTupleSize(bound->tuple);
 
-	Assert(bound->kind == CB_BOUND_TUPLE && size <= sizeof(CbKeyFilterPlace));
+	Assert(bound->kind == CB_BOUND_TUPLE && size <= sizeof(((CbKeyFilterPlace *) NULL)->tuple));
 	cb_claim_lock_filters(LW_EXCLUSIVE);
 	if (cb_key_filter_is_of(filter, RelationGetRelid(index), &index->rd_locator))
 	{
@@ -538,7 +571,7 @@ cb_key_filter_forget_database(Oid dboid)
 	cb_key_filter_empty_bin(&bin);
 }
 
-/* Is it time to look for filters that nobody asks?  True for one process. */
+/* Is it time to look for filters that are idle?  True for one process. */
 static bool
 cb_key_filter_is_time(void)
 {
@@ -551,8 +584,8 @@ cb_key_filter_is_time(void)
 }
 
 /*
- * Gives up the filters, of any index, that nobody has asked for some time.  May be
- * called often.
+ * Gives up the filters, of any index, to which no key was added for some time.  May
+ * be called often.
  */
 void
 cb_key_filter_forget_idle(void)

@@ -16,13 +16,14 @@
  * claim was taken in FILLING or later, and has added the hash; or it is an
  * earlier one.  These have ended before the worker begins to read, so what they
  * were for is in the index, or was dropped (I13_EARLIER); and the worker's scan
- * misses nothing that is there from its beginning to its end (I1, I2).  Entries
- * without a claim are added when they are counted (cb_claim_count_none()).  Those
- * with a null that makes them distinct have no key that is looked for.
+ * misses nothing that is there from its beginning to its end (I1, I2).  The hash of
+ * an entry without a claim is added before that is published.  Those with a null that
+ * makes them distinct have no key that is looked for.
  *
  * It is of one file of an index: what is built anew has another one, or is
- * empty, and begins with NONE.  It never shrinks: keys that were deleted stay,
- * which costs a look.  When it is full another one is filled.
+ * empty, and begins with NONE.  Keys that were deleted stay, which costs a look.
+ * When it is full another one is filled, if there is room for a larger one or most
+ * of its keys are gone; else it is given up.
  *
  * The memory is of the pool, and a directory has it as a shared run has its
  * members (cb_shared_run.c); the first of these is the builder's, for the place
@@ -65,6 +66,7 @@ typedef struct CbKeyFilterPlace
 	union
 	{
 		IndexTupleData header;
+		uint64		align;
 		char		data[BLCKSZ / 3];
 	}			tuple;
 } CbKeyFilterPlace;
@@ -82,7 +84,7 @@ extern void cb_key_filter_end_earlier(Oid indexoid);
 extern void cb_key_filter_count_looks(Oid indexoid, uint32 n);
 extern CbKeyFilterInfo cb_key_filter_look(Relation index);
 extern bool cb_key_filter_show(uint32 place, CbKeyFilterInfo *info);
-extern bool cb_key_filter_begin(Relation index, uint64 nkeys);
+extern bool cb_key_filter_begin(Relation index, uint64 nkeys, bool renew);
 extern CbKeyFilterPlace *cb_key_filter_get_place(Relation index);
 extern void cb_key_filter_set_place(Relation index, const CbBound *bound);
 extern void cb_key_filter_finish(Relation index);

@@ -30,6 +30,7 @@
 #include "base/cb_base.h"
 #include "base/cb_clock.h"
 #include "base/cb_waiter.h"
+#include "bucket/cb_key_filter.h"
 #include "catalog/pg_class.h"
 #include "flush/cb_throttle.h"
 #include "flush/cb_worker.h"
@@ -430,7 +431,9 @@ cb_worker_fill(Relation rel, CbBucketSet *set, uint32 bucket)
 	cb_worker_failing = &set->filling;
 	if (cb_worker_fill_filter(rel))
 		cb_queue_request(bucket, CB_FLUSH_PRESSURE);
-	cb_failing_forget(&set->filling);
+	if (cb_load_relaxed(&set->filling.failures) != 0 &&
+		cb_key_filter_look(rel).state == CB_KEY_FILTER_READY)
+		cb_failing_forget(&set->filling);
 	cb_worker_failing = &set->failing;
 }
 
