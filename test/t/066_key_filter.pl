@@ -209,7 +209,38 @@ is(add('s', $_), 'there', "text: $_ is there")
   foreach 'NULL, 1', 'NULL, NULL', q('a', NULL), q('b', 1), q(repeat(md5('7'), 60), 7);
 is(add('s', $_), 'added', "text: $_ is not") foreach 'NULL, 2', q('b', NULL), q(repeat(md5('7'), 60), 8);
 
-sound($node, $_, ['k'], 'at the end') foreach qw(e n s);
+# ---------- a filter that has become small ----------
+
+filtered('g');
+my $bytes = q(SELECT coalesce(max(bytes), 0) FROM cache_batch_key_filters() WHERE index = 'g_k'::regclass AND state = 'ready');
+my $before = $node->safe_psql('postgres', $bytes);
+$node->safe_psql('postgres', join '', map {
+	"INSERT INTO g SELECT k FROM generate_series($_, 20000, 50) k ORDER BY md5(k::text);" } 1001 .. 1050);
+ok(wait_until(sub { add('g', ++$new + 30000); $node->safe_psql('postgres', $bytes) > 2 * $before }), 'a larger one is filled');
+is(add('g', $_), 'there', "$_ is there") foreach 1, 100, 1001, 5000, 19999, 20000, $new + 30000;
+is(add('g', 500), 'added', '500 is not');
+
+# ---------- two indexes that have one place ----------
+
+my $pair = q(SELECT min(indexrelid::regclass::text) || ' ' || max(indexrelid::regclass::text) FROM pg_index
+	WHERE indexrelid::regclass::text ~ '^y\d+_k$' GROUP BY indexrelid::int % 256 HAVING count(*) > 1 LIMIT 1);
+my $made = 0;
+until ($node->safe_psql('postgres', $pair) ne '')
+{
+	$node->safe_psql('postgres', join '', map {
+		"CREATE TABLE y$_ (k int); CREATE UNIQUE INDEX y${_}_k ON y$_ USING cachebatch (k);" } $made .. $made + 9);
+	$made += 10;
+}
+my ($first, $second) = map { s/_k$//r } split / /, $node->safe_psql('postgres', $pair);
+$node->safe_psql('postgres', single($first, 1 .. 10));
+ok(wait_until(sub { add($first, ++$new + 100); state_of($first) eq 'ready' }), 'the first one has a filter');
+$node->safe_psql('postgres', single($second, 1 .. 10));
+ok(wait_until(sub { $node->safe_psql('postgres', 'SELECT sum(entries) FROM cache_batch_stat_buckets') eq '0' }),
+	'a worker has come to the second one');
+is(state_of($first) . state_of($second), 'readynone', 'which has none');
+is(add($_, 5) . add($_, 20), 'thereadded', "$_: 5 is there, 20 is not") foreach $first, $second;
+
+sound($node, $_, ['k'], 'at the end') foreach qw(e n s g), $first, $second;
 $holder->quit;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|inconsistent page|is corrupted/, 'nothing bad in the log');
 done_testing();
