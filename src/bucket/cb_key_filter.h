@@ -56,7 +56,8 @@ typedef struct CbKeyFilterInfo
 	bool		settled;		/* the earlier claims have ended */
 	uint64		nbytes;
 	uint64		nkeys;			/* about */
-	uint64		nlooks;			/* that read the index since there is no filter */
+	uint64		nlooks;			/* that read the index since one was begun, or
+								 * given up */
 } CbKeyFilterInfo;
 
 /* A place between entries: beside one, or a separator, in their order. */
