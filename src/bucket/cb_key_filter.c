@@ -260,35 +260,37 @@ cb_key_filter_make(uint32 nparts)
 }
 
 /*
- * Takes the filter away, and counts looks anew; all locks of claims are held.
- * Returns its directory, CB_NONE if there is none, for cb_key_filter_free() without
- * these.
+ * Gives a filter up, with its memory, and counts looks anew.  All locks of claims
+ * are held, so nobody reads it.  Cannot fail.
  */
-static uint32
-cb_key_filter_take_away(CbKeyFilter *filter)
+static void
+cb_key_filter_drop(CbKeyFilter *filter)
 {
+	CbPoolChunk *directory = &cb_pool_chunks[filter->directory];
+
 	if (filter->state == CB_KEY_FILTER_NONE)
-		return CB_NONE;
+		return;
 	filter->state = CB_KEY_FILTER_NONE;
 	cb_store_relaxed(&filter->nlooks, 0);
-	return filter->directory;
-}
-
-/* Frees the memory of a filter that was taken away.  Cannot fail. */
-static void
-cb_key_filter_free(uint32 directory)
-{
-	CbPoolChunk *chunk;
-
-	if (directory == CB_NONE)
-		return;
-	chunk = &cb_pool_chunks[directory];
-	cb_fetch_sub(&cb_key_filters->nchunks, cb_shared_run(directory)->nmembers + 1);
-	if (cb_chunk_release(&chunk->chunk))
-		cb_pool_free_chunk(chunk);
+	cb_fetch_sub(&cb_key_filters->nchunks, filter->nparts + 2);
+	if (cb_chunk_release(&directory->chunk))
+		cb_pool_free_chunk(directory);
 }
 
 /* ---------- filling ---------- */
+
+/* What is told of a filter.  A lock of claims is held. */
+static CbKeyFilterInfo
+cb_key_filter_describe(const CbKeyFilter *filter)
+{
+	return (CbKeyFilterInfo) {
+		.state = filter->state,
+		.indexoid = filter->indexoid,
+		.settled = cb_load_acquire(&((CbKeyFilter *) filter)->nearlier) == 0,
+		.nbytes = cb_key_filter_bits(filter->nparts) / BITS_PER_BYTE,
+		.nkeys = (uint64) filter->nadded * CB_CLAIM_PARTITIONS
+	};
+}
 
 /*
  * The filter of an index that is open.  If that has none the state is NONE, and
@@ -303,15 +305,10 @@ cb_key_filter_look(Relation index)
 	if (filter == NULL)
 		return info;
 	cb_claim_lock_filters(LW_SHARED);
-	info.nlooks = cb_load_relaxed(&filter->nlooks);
 	if (filter->indexoid == info.indexoid &&
 		RelFileLocatorEquals(filter->file, index->rd_locator))
-	{
-		info.state = filter->state;
-		info.settled = cb_load_acquire(&filter->nearlier) == 0;
-		info.nbytes = cb_key_filter_bits(filter->nparts) / BITS_PER_BYTE;
-		info.nkeys = (uint64) filter->nadded * CB_CLAIM_PARTITIONS;
-	}
+		info = cb_key_filter_describe(filter);
+	info.nlooks = cb_load_relaxed(&filter->nlooks);
 	cb_claim_unlock_filters(LW_SHARED);
 	return info;
 }
@@ -328,12 +325,7 @@ cb_key_filter_show(uint32 place, CbKeyFilterInfo *info)
 	memset(info, 0, sizeof(CbKeyFilterInfo));
 	cb_claim_lock_filters(LW_SHARED);
 	if (filter->state != CB_KEY_FILTER_NONE && filter->file.dbOid == MyDatabaseId)
-	{
-		info->state = filter->state;
-		info->indexoid = filter->indexoid;
-		info->nbytes = cb_key_filter_bits(filter->nparts) / BITS_PER_BYTE;
-		info->nkeys = (uint64) filter->nadded * CB_CLAIM_PARTITIONS;
-	}
+		*info = cb_key_filter_describe(filter);
 	cb_claim_unlock_filters(LW_SHARED);
 	return true;
 }
@@ -397,13 +389,10 @@ cb_key_filter_enter(CbKeyFilter *filter, Relation index, uint32 directory)
 static void
 cb_key_filter_clear(CbKeyFilter *filter, Relation index)
 {
-	uint32		directory = CB_NONE;
-
 	cb_claim_lock_filters(LW_EXCLUSIVE);
 	if (!cb_key_filter_is_of_another(filter, index))
-		directory = cb_key_filter_take_away(filter);
+		cb_key_filter_drop(filter);
 	cb_claim_unlock_filters(LW_EXCLUSIVE);
-	cb_key_filter_free(directory);
 }
 
 /* Makes a filter of so many parts, and enters it; false: no room, or no place. */
@@ -509,29 +498,6 @@ cb_key_filter_finish(Relation index)
 
 /* ---------- giving up ---------- */
 
-/* The directories of filters that are given up, for when no lock is held. */
-typedef struct CbKeyFilterBin
-{
-	int			n;
-	uint32		directories[CB_KEY_FILTERS];
-} CbKeyFilterBin;
-
-/* Takes a filter away; all locks of claims are held. */
-static inline void
-cb_key_filter_drop(CbKeyFilter *filter, CbKeyFilterBin *bin)
-{
-	if (filter->state == CB_KEY_FILTER_NONE)
-		return;
-	bin->directories[bin->n++] = cb_key_filter_take_away(filter);
-}
-
-static void
-cb_key_filter_empty_bin(CbKeyFilterBin *bin)
-{
-	while (bin->n > 0)
-		cb_key_filter_free(bin->directories[--bin->n]);
-}
-
 /*
  * Gives up the filter of a file, which is not an index's any more, or in which an
  * index is built; or which holds too much that is not there.  Cannot fail.
@@ -539,36 +505,30 @@ cb_key_filter_empty_bin(CbKeyFilterBin *bin)
 void
 cb_key_filter_forget(const RelFileLocator *file)
 {
-	CbKeyFilterBin bin = {0};
-
 	if (cb_key_filters == NULL)
 		return;
 	cb_claim_lock_filters(LW_EXCLUSIVE);
 	for (int i = 0; i < CB_KEY_FILTERS; i++)
 	{
 		if (RelFileLocatorEquals(cb_key_filters->filters[i].file, *file))
-			cb_key_filter_drop(&cb_key_filters->filters[i], &bin);
+			cb_key_filter_drop(&cb_key_filters->filters[i]);
 	}
 	cb_claim_unlock_filters(LW_EXCLUSIVE);
-	cb_key_filter_empty_bin(&bin);
 }
 
 /* The same for all filters of a database, which has been dropped or moved. */
 void
 cb_key_filter_forget_database(Oid dboid)
 {
-	CbKeyFilterBin bin = {0};
-
 	if (cb_key_filters == NULL)
 		return;
 	cb_claim_lock_filters(LW_EXCLUSIVE);
 	for (int i = 0; i < CB_KEY_FILTERS; i++)
 	{
 		if (cb_key_filters->filters[i].file.dbOid == dboid)
-			cb_key_filter_drop(&cb_key_filters->filters[i], &bin);
+			cb_key_filter_drop(&cb_key_filters->filters[i]);
 	}
 	cb_claim_unlock_filters(LW_EXCLUSIVE);
-	cb_key_filter_empty_bin(&bin);
 }
 
 /* Is it time to look for filters that are idle?  True for one process. */
@@ -590,17 +550,14 @@ cb_key_filter_is_time(void)
 void
 cb_key_filter_forget_idle(void)
 {
-	CbKeyFilterBin bin = {0};
-
 	if (cb_key_filters == NULL || !cb_key_filter_is_time())
 		return;
 	cb_claim_lock_filters(LW_EXCLUSIVE);
 	for (int i = 0; i < CB_KEY_FILTERS; i++)
 	{
 		if (!cb_key_filters->filters[i].used)
-			cb_key_filter_drop(&cb_key_filters->filters[i], &bin);
+			cb_key_filter_drop(&cb_key_filters->filters[i]);
 		cb_key_filters->filters[i].used = false;
 	}
 	cb_claim_unlock_filters(LW_EXCLUSIVE);
-	cb_key_filter_empty_bin(&bin);
 }
