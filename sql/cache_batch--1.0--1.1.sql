@@ -40,7 +40,7 @@ CREATE FUNCTION @extschema@.cache_batch_last_scans(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.cache_batch_last_scans() IS
-	'what this session''s last scans of cachebatch indexes took from each level, the last one first';
+	'what this session''s last scans of cachebatch indexes took from each tier, the last one first';
 
 CREATE FUNCTION @extschema@.cache_batch_key_filters(
 	OUT index regclass,

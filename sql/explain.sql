@@ -1,4 +1,4 @@
--- EXPLAIN (ANALYZE, VERBOSE) tells what an index scan took from each level, from
+-- EXPLAIN (ANALYZE, VERBOSE) tells what an index scan took from each tier, from
 -- version 18 on.
 SELECT current_setting('server_version_num')::int < 180000 AS old \gset
 \if :old

@@ -1,4 +1,4 @@
--- What scans took from each level: cache_batch_last_scans(), and EXPLAIN from
+-- What scans took from each tier: cache_batch_last_scans(), and EXPLAIN from
 -- version 18 on (sql/explain.sql).
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;

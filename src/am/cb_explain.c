@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * cb_explain.c
- *	  What index scans took from each level: EXPLAIN (ANALYZE, VERBOSE), from
+ *	  What index scans took from each tier: EXPLAIN (ANALYZE, VERBOSE), from
  *	  version 18 on, and the session's last scans.
  *
- * A scan counts by itself, once a window, and for each entry of an upper level.
+ * A scan counts by itself, once a window, and for each entry of an upper tier.
  * Before version 18 EXPLAIN asks no extension about a node; so the counts of the
  * last scans are kept when they end, and cache_batch_last_scans() shows them, on
  * all versions.
@@ -71,7 +71,8 @@ cb_explain_journal_entries(const CbScanCounts *counts)
 }
 
 /*
- * Entries of leaves: of all, what neither a cached entry nor an upper level gave.
+ * Entries of leaves: of all, what neither a cached entry nor an upper tier
+ * gave.
  */
 int64
 cb_explain_leaf_entries(const CbScanCounts *counts)
@@ -130,9 +131,9 @@ static void
 cb_explain_show_scan(const CbScanCounts *counts, bool leader, ExplainState *es)
 {
 	static const char *const reads[] = {"windows", "leaves", "cached"};
-	static const char *const levels[] = {"leaves", "runs", "buckets", "journal"};
+	static const char *const tiers[] = {"leaves", "runs", "buckets", "journal"};
 	int64		nreads[] = {counts->windows, cb_explain_leaves(counts), counts->cached};
-	int64		nlevels[] = {
+	int64		ntiers[] = {
 		cb_explain_leaf_entries(counts),
 		counts->upper[CB_SOURCE_RANGE - CB_SOURCE_UPPER],
 		counts->upper[CB_SOURCE_CHUNK - CB_SOURCE_UPPER],
@@ -141,8 +142,8 @@ cb_explain_show_scan(const CbScanCounts *counts, bool leader, ExplainState *es)
 
 	cb_explain_show(leader ? "Index Reads of Leader" : "Index Reads", reads, nreads,
 					lengthof(nreads), es);
-	cb_explain_show(leader ? "Index Entries of Leader" : "Index Entries", levels, nlevels,
-					lengthof(nlevels), es);
+	cb_explain_show(leader ? "Index Entries of Leader" : "Index Entries", tiers, ntiers,
+					lengthof(ntiers), es);
 }
 
 static void

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_explain.h
- *	  What an index scan took from each level, for EXPLAIN and for those who
+ *	  What an index scan took from each tier, for EXPLAIN and for those who
  *	  ask afterwards.
  *
  *-------------------------------------------------------------------------
@@ -11,7 +11,7 @@
 
 #include "base/cb_compat.h"
 
-/* where an entry of a scan comes from: a part of the leaf, or an upper level */
+/* where an entry of a scan comes from: a part of the leaf, or an upper tier */
 typedef enum CbSourceKind
 {
 	CB_SOURCE_PACKED,			/* the leaf's packed part */
@@ -22,7 +22,7 @@ typedef enum CbSourceKind
 	CB_SOURCE_RANGE				/* range buffers */
 } CbSourceKind;
 
-#define CB_SOURCE_UPPER	CB_SOURCE_JOURNAL	/* the first upper level */
+#define CB_SOURCE_UPPER	CB_SOURCE_JOURNAL	/* the first upper tier */
 #define CB_NUM_UPPERS	(CB_SOURCE_RANGE + 1 - CB_SOURCE_UPPER)
 
 /*
@@ -32,7 +32,7 @@ typedef enum CbSourceKind
  */
 typedef struct CbScanCounts
 {
-	int64		entries;		/* of all levels, ... */
+	int64		entries;		/* of all tiers, ... */
 	uint32		upper[CB_NUM_UPPERS];	/* ... of these, from CB_SOURCE_UPPER on */
 	uint32		windows;
 	uint32		cached;			/* windows that took an entry of the entry cache,

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * cb_merge.c
- *	  Merging the levels of a window, in scan order.
+ *	  Merging the tiers of a window, in scan order.
  *
  * Sources are the leaf's packed part and its plain entries, which are opened
- * here, and what the upper levels add.  Each is in order; of equal entries of
+ * here, and what the upper tiers add.  Each is in order; of equal entries of
  * two sources one is returned.  Comparison functions run; no lock is held, but
  * the leaf's where the leaf is the only source.
  *
@@ -190,20 +190,20 @@ cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge)
 }
 
 /*
- * Adds the entries of a shared run, which is pinned, from a place on in the
- * merge's direction.  Takes no lock, compares nothing.
+ * Adds the entries of a shared component, which is pinned, from a place on in
+ * the merge's direction.  Takes no lock, compares nothing.
  */
 void
-cb_merge_add_shared(CbMerge *merge, const CbSharedRun *run,
+cb_merge_add_shared(CbMerge *merge, const CbDirectory *component,
 					const CbSharedPlace *place)
 {
 	CbSource   *source = &merge->sources[merge->nsources++];
 	bool		forward = merge->step > 0;
 
 	source->kind = CB_SOURCE_SHARED;
-	source->shared = run;
+	source->shared = component;
 	source->member = place->member;
-	source->chunk = cb_shared_run_member(run, place->member);
+	source->chunk = cb_directory_member(component, place->member);
 	source->cur = forward ? place->rank : place->rank - 1;
 	source->end = forward ? (int) cb_chunk_count(source->chunk) : -1;
 }
@@ -277,21 +277,21 @@ cb_merge_get_plain(IndexScanDesc scan, Page page, OffsetNumber off)
 static pg_attribute_always_inline void
 cb_source_prefetch(const CbSource *source, int step)
 {
-	const CbChunkRange *range = &source->range;
+	const CbChunkPlaces *places = &source->places;
 	int			next = source->cur + step;
 
 	if (next != source->end)
 		__builtin_prefetch(cb_chunk_at(source->chunk,
-									   range->order[next * range->stride]));
+									   places->order[next * places->stride]));
 }
 
 static inline IndexTuple
 cb_source_entry(const CbSource *source, int i)
 {
-	const CbChunkRange *range = &source->range;
+	const CbChunkPlaces *places = &source->places;
 
 	return (IndexTuple) cb_chunk_at(source->chunk,
-									range->order[i * range->stride]);
+									places->order[i * places->stride]);
 }
 
 /*
@@ -398,7 +398,7 @@ cb_merge_settle_spilled(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 	return cb_merge_is_inside(so, merge, source->head);
 }
 
-/* Goes to the next member of a shared run; false: there is none. */
+/* Goes to the next member of a component of a shared copy; false: there is none. */
 static bool
 cb_merge_turn_shared(const CbMerge *merge, CbSource *source)
 {
@@ -408,7 +408,7 @@ cb_merge_turn_shared(const CbMerge *merge, CbSource *source)
 	if (source->member == (forward ? source->shared->nmembers - 1 : 0))
 		return false;
 	source->member += merge->step;
-	source->chunk = cb_shared_run_member(source->shared, source->member);
+	source->chunk = cb_directory_member(source->shared, source->member);
 	n = cb_chunk_count(source->chunk);
 	source->cur = forward ? 0 : n - 1;
 	source->end = forward ? n : -1;
@@ -416,8 +416,8 @@ cb_merge_turn_shared(const CbMerge *merge, CbSource *source)
 }
 
 /*
- * Sets the head of a source that is a run of the shared copy, from cur or from
- * the next member on; false: it is used up.
+ * Sets the head of a source that is a component of the shared copy, from cur or
+ * from the next member on; false: it is used up.
  */
 static bool
 cb_merge_settle_shared(CbScanOpaque so, const CbMerge *merge, CbSource *source)
@@ -427,7 +427,7 @@ cb_merge_settle_shared(CbScanOpaque so, const CbMerge *merge, CbSource *source)
 		if (source->cur == source->end && !cb_merge_turn_shared(merge, source))
 			return false;
 		source->head = (IndexTuple) cb_chunk_entry(source->chunk, source->cur);
-		if (cb_shared_run_pos(source->head) >= so->upper->tail)
+		if (cb_shared_entry_pos(source->head) >= so->upper->tail)
 			break;
 	}
 	source->head_dead = false;
@@ -484,12 +484,12 @@ cb_merge_settle(IndexScanDesc scan, CbMerge *merge, CbSource *source)
 			cb_source_prefetch(source, merge->step);
 			source->head = cb_source_entry(source, source->cur);
 			source->head_dead = false;
-			return !source->range.open ||
+			return !source->places.open ||
 				cb_merge_is_inside(so, merge, source->head);
 		}
 		if (source->kind == CB_SOURCE_JOURNAL)
 		{
-			CbSortEntry *entry = &source->run->entries[source->cur];
+			CbSortEntry *entry = &source->component->entries[source->cur];
 
 			if (entry->pos < so->upper->tail)
 				continue;

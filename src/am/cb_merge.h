@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_merge.h
- *	  The merge of a window's levels, shared by the scan files only.
+ *	  The merge of a window's tiers, shared by the scan files only.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,17 +12,17 @@
 
 /*
  * One sorted input of the merge.  cur is the place of head: an ordinal of the
- * leaf's packed part, an offset of the leaf, or an index of the run's entries,
- * of the chunk's order, of a shared run's member, or of those on a range
- * buffer's page.  It moves by the merge's step and is used up at end.
+ * leaf's packed part, an offset of the leaf, or an index of a component's
+ * entries, of the chunk's order, of a shared component's member, or of those on
+ * a range buffer's page.  It moves by the merge's step and is used up at end.
  */
 typedef struct CbSource
 {
 	CbSourceKind kind;
-	CbJournalRun *run;
+	CbCopyComponent *component;
 	const CbChunk *chunk;
-	CbChunkRange range;			/* places of the chunk's entries */
-	const CbSharedRun *shared;	/* chunk is one of its members */
+	CbChunkPlaces places;		/* places of the chunk's entries */
+	const CbDirectory *shared;	/* chunk is one of its members */
 	uint32		member;
 	CbRunCursor *cursor;		/* of a range buffer's run */
 	int			first;
@@ -35,7 +35,7 @@ typedef struct CbSource
 #define CbSourceIsUpper(source) ((source)->kind >= CB_SOURCE_UPPER)
 
 #define CB_MERGE_MAX \
-	(CB_MAX_RUNS + CB_BUCKET_MAX_CHUNKS + CB_SHARED_MAX_RUNS + \
+	(CB_COPY_MAX_COMPONENTS + CB_BUCKET_MAX_CHUNKS + CB_SHARED_MAX_COMPONENTS + \
 	 CB_RANGE_MAX_RUNS + 2)
 
 typedef struct CbMerge
@@ -57,8 +57,8 @@ typedef struct CbMerge
 /* Adds the entries of the leaf between the window's bounds. */
 extern void cb_merge_open_leaf(CbScanOpaque so, CbMerge *merge);
 
-/* Adds a shared run's entries from a place on. */
-extern void cb_merge_add_shared(CbMerge *merge, const CbSharedRun *run,
+/* Adds a shared component's entries from a place on. */
+extern void cb_merge_add_shared(CbMerge *merge, const CbDirectory *component,
 								const CbSharedPlace *place);
 
 /* All sources are open, and are the leaf's: is there no such number? */

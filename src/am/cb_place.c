@@ -73,7 +73,8 @@ cb_place_own_values(CbScanOpaque so, CbPlace *place, IndexTuple entry, int n)
 /*
  * Sets the bound of a place to where the scan goes in this direction, which is
  * so->keys.place: it is of the entry, NULL if there is none, and of the scan's
- * keys.  Nothing is known of its leaf, nor of its places in runs.
+ * keys.  Nothing is known of its leaf, nor of its places in components of a
+ * copy.
  */
 void
 cb_place_set_keys(CbScanOpaque so, CbPlace *place, IndexTuple entry,
@@ -118,5 +119,5 @@ cb_place_copy(CbScanOpaque so, CbPlace *dst, const CbPlace *src)
 	dst->point = src->point;
 	dst->leaf = src->leaf;
 	dst->upper_serial = src->upper_serial;
-	memcpy(dst->run_index, src->run_index, sizeof(dst->run_index));
+	memcpy(dst->component_index, src->component_index, sizeof(dst->component_index));
 }

@@ -8,13 +8,13 @@
  * What the keys want is told by each entry alone (cb_keys.h), so nothing else
  * has to be kept for a mark, or for a scan that turns round.
  *
- * An entry of an upper level can outlive its heap tuple, and nothing makes
+ * An entry of an upper tier can outlive its heap tuple, and nothing makes
  * VACUUM wait for us before its TID is used again (I8).  Under an MVCC
  * snapshot the heap fetch decides, and index-only scans make one here, unless
  * there has been no bulk delete.  Under a dirty or self snapshot a window is
  * read again if there has been one (cb_window.c).  Bitmaps are rechecked.
  *
- * An index-only scan returns an entry of an upper level without the heap if the
+ * An index-only scan returns an entry of an upper tier without the heap if the
  * visibility map says so of its page, and after that the index's count of
  * removals (cb_counts.h) is as before the scan read anything that it still has.
  * If the TID was given away since the entry was met, a bulk delete of this
@@ -34,7 +34,7 @@
  * the snapshot.  Other snapshots are for writing (constraints, logical apply,
  * rebuilds), so recovery has none.  That all see it is believed as on a
  * primary, by a scan that no VACUUM of this server has come before: replay
- * counts the records that take entries out of a level (JOURNAL_TRUNCATE,
+ * counts the records that take entries out of a tier (JOURNAL_TRUNCATE,
  * RETIRE, VACUUM_LEAF, LEAF_DELETE) when their pages are changed, and these
  * come before the table's records that give the TID away (I8_REPLAYED).  Rows
  * that the snapshot does not see are on no page that is all-visible: replay of
@@ -183,7 +183,7 @@ cb_scan_drop_windows(IndexScanDesc scan)
 
 /*
  * amrescan: gives up the current window and the mark, and takes new keys,
- * which are copied.  What was read of the upper levels is kept if the snapshot
+ * which are copied.  What was read of the upper tiers is kept if the snapshot
  * is the same.  No lock or pin is held on return, but for a page of the
  * visibility map.
  */
@@ -275,7 +275,7 @@ cb_scan_prepare(IndexScanDesc scan)
 }
 
 /*
- * Starts the scan: moves to its first item in the direction.  The upper levels
+ * Starts the scan: moves to its first item in the direction.  The upper tiers
  * are copied once after a rescan, when the scan was prepared.
  */
 static bool
@@ -543,7 +543,7 @@ cb_scan_add_window(CbWindow *window, TIDBitmap *tbm)
 
 /*
  * amgetbitmap: adds the TIDs of all matches to the bitmap; those of the upper
- * levels are to be rechecked.  Returns how many.  Otherwise as
+ * tiers are to be rechecked.  Returns how many.  Otherwise as
  * cb_am_gettuple().
  */
 int64

@@ -5,7 +5,7 @@
  *
  * A scan works in windows.  A window is a range of entries between two bounds,
  * inside the range of one leaf; it holds those entries of leaf and upper
- * levels that pass the scan's quals, in order, and mostly a private copy of
+ * tiers that pass the scan's quals, in order, and mostly a private copy of
  * that leaf.  The next window of either direction starts at the bound where
  * this one ends.
  *
@@ -26,7 +26,7 @@
 #include "range/cb_range.h"
 #include "tree/cb_tree.h"
 
-/* a window takes this many entries of upper levels at most */
+/* a window takes this many entries of upper tiers at most */
 #define CB_WINDOW_UPPER_MAX		1024
 
 /* the first window of a scan has so many items at most: it may want no more */
@@ -41,10 +41,10 @@
 
 /*
  * A bound, with its tuple or keys in memory of its own, and the place of that
- * bound in each run of the scan's CbUpper: the number of entries left of it.
- * Where the bound is a leaf's high key, also the leaf that begins there: lower
- * bounds only fall, and a leaf that has left the tree leads to the one that has
- * its range.
+ * bound in each component of the scan's CbUpper: the number of entries left of
+ * it.  Where the bound is a leaf's high key, also the leaf that begins there:
+ * lower bounds only fall, and a leaf that has left the tree leads to the one
+ * that has its range.
  *
  * A bound of keys is where a scan has begun or gone to, in the direction dir.
  * If what it wants there has one value in the first column, which the keys
@@ -61,14 +61,14 @@ typedef struct CbPlace
 	const CbKeyCond *points;	/* NULL: not one value */
 	int			point;
 	CbLeafHint	leaf;			/* its blkno is Invalid: not known */
-	uint32		upper_serial;	/* the CbUpper that run_index is about */
-	int			run_index[CB_MAX_RUNS];
+	uint32		upper_serial;	/* the CbUpper that component_index is about */
+	int			component_index[CB_COPY_MAX_COMPONENTS];
 } CbPlace;
 
 /* where an item of a window comes from */
 typedef enum CbItemOrigin
 {
-	CB_ITEM_UPPER,				/* an upper level */
+	CB_ITEM_UPPER,				/* an upper tier */
 	CB_ITEM_PLAIN,				/* the leaf's plain entry "number" */
 	CB_ITEM_PACKED				/* the leaf's packed part, ordinal "number" */
 } CbItemOrigin;
@@ -197,7 +197,7 @@ typedef struct CbScanOpaqueData
 	CbSharedView shared;		/* while a window is read: what upper lacks */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		locks;			/* is the transaction serializable? */
-	CbLockedRange locked;		/* what it has locked for the window, while it
+	CbLockedKeys locked;		/* what it has locked for the window, while it
 								 * is read, ... */
 	bool		locks_value;	/* ... or it is one value that is locked */
 	bool		in_range;		/* the window has a range in ranges */
@@ -210,7 +210,7 @@ typedef struct CbScanOpaqueData
 								 * does not count as one */
 	bool		is_internal;	/* for_unique, or the planner's: not shown */
 	bool		has_looked;		/* through the journal, for its one value */
-	bool		for_point;		/* the window's levels were asked for the point
+	bool		for_point;		/* the window's tiers were asked for the point
 								 * of pos only, of several, or that is all
 								 * that is locked: it tells nothing of the
 								 * others */

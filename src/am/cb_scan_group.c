@@ -22,7 +22,7 @@
  *	- It is the same page: blocks are remembered within one scan, whose
  *	  snapshot is held, and stays the same when it is started again; in
  *	  recovery, with the count of pages used again (tree/cb_search.c).
- *	- What it holds is read after the upper levels, for each window (I2).
+ *	- What it holds is read after the upper tiers, for each window (I2).
  *
  * The scan's copy of the root is as good as an old link: no page that it names
  * becomes another one while the snapshot is held, taken before.  So only scans

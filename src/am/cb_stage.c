@@ -178,14 +178,14 @@ cb_stage_list_add(CbStage *stage, bool listed)
  * published or dropped theirs (U1_ORDER).
  */
 static dlist_node *
-cb_stage_list_find(int min_level)
+cb_stage_list_find(int min_nest_level)
 {
 	dlist_node *first = NULL;
 	dlist_iter	iter;
 
 	dlist_reverse_foreach(iter, &cb_stage_list)
 	{
-		if (dlist_container(CbStage, node, iter.cur)->level < min_level)
+		if (dlist_container(CbStage, node, iter.cur)->nest_level < min_nest_level)
 			break;
 		first = iter.cur;
 	}
@@ -244,12 +244,12 @@ cb_stage_push_segment(CbStage *stage, Relation index)
 	}
 	seg = &stage->segs[stage->nsegs];
 	seg->subid = GetCurrentSubTransactionId();
-	seg->level = GetCurrentTransactionNestLevel();
+	seg->nest_level = GetCurrentTransactionNestLevel();
 	seg->n = 0;
 	seg->start = stage->used;
 	seg->first_claim = stage->nclaims;
 	memcpy(seg->build_id, meta.build_id, CB_BUILD_ID_LEN);
-	stage->level = seg->level;
+	stage->nest_level = seg->nest_level;
 	cb_stage_list_add(stage, stage->nsegs++ > 0);
 }
 
@@ -392,11 +392,11 @@ cb_stage_claims_end(const CbStage *stage, int i)
 
 /* First segment of a nesting level or deeper; their number if there is none. */
 int
-cb_stage_first_segment(const CbStage *stage, int min_level)
+cb_stage_first_segment(const CbStage *stage, int min_nest_level)
 {
 	int			first = stage->nsegs;
 
-	while (first > 0 && stage->segs[first - 1].level >= min_level)
+	while (first > 0 && stage->segs[first - 1].nest_level >= min_nest_level)
 		first--;
 	return first;
 }
@@ -482,11 +482,11 @@ cb_stage_remove(CbStage *stage, int first, const CbSegmentFate *fates)
  * of a nesting level and deeper; palloc'd in the current memory context.
  */
 List *
-cb_stage_list_indexes(int min_level, Size min_size)
+cb_stage_list_indexes(int min_nest_level, Size min_size)
 {
 	List	   *result = NIL;
 
-	for (dlist_node *node = cb_stage_list_find(min_level); node != NULL;
+	for (dlist_node *node = cb_stage_list_find(min_nest_level); node != NULL;
 		 node = cb_stage_list_next(node))
 	{
 		CbStage    *stage = dlist_container(CbStage, node, node);
@@ -509,15 +509,15 @@ cb_stage_get_first(void)
  * are rolled back.  Cannot fail.  Returns the number of entries dropped.
  */
 int
-cb_stage_drop(int min_level)
+cb_stage_drop(int min_nest_level)
 {
-	dlist_node *next = cb_stage_list_find(min_level);
+	dlist_node *next = cb_stage_list_find(min_nest_level);
 	int			dropped = 0;
 
 	while (next != NULL)
 	{
 		CbStage    *stage = dlist_container(CbStage, node, next);
-		int			first = cb_stage_first_segment(stage, min_level);
+		int			first = cb_stage_first_segment(stage, min_nest_level);
 		int			n = 0;
 
 		next = cb_stage_list_next(next);

@@ -56,7 +56,7 @@
 typedef struct CbSegment
 {
 	SubTransactionId subid;
-	int			level;			/* nesting level of the subtransaction */
+	int			nest_level;		/* nesting level of the subtransaction */
 	int			n;				/* entries */
 	Size		start;			/* first entry's place in the arena */
 	int			first_claim;	/* the first of its claims, in the stage's */
@@ -80,7 +80,7 @@ typedef struct CbStage
 	uint32		nunchanged;		/* entries of updates that left the index's
 								 * columns alone, about */
 	dlist_node	node;			/* in cb_stage_list while there are segments */
-	int			level;			/* of the segment that was opened last */
+	int			nest_level;		/* of the segment that was opened last */
 	char	   *data;			/* arena: entries, each MAXALIGNed */
 	Size		used;
 	Size		alloc;
@@ -107,16 +107,16 @@ extern Size cb_stage_total;		/* bytes in all arenas */
 extern CbStage *cb_stage_find(Oid indexoid);
 extern CbStage *cb_stage_get(Relation index, Relation heap);
 extern CbStage *cb_stage_get_first(void);
-extern List *cb_stage_list_indexes(int min_level, Size min_size);
+extern List *cb_stage_list_indexes(int min_nest_level, Size min_size);
 extern bool cb_stage_is_empty(void);
 extern IndexTuple cb_stage_add(CbStage *stage, Relation index, Size size);
 extern bool cb_stage_has_outer_claims(const CbStage *stage, Relation index);
 extern CbClaimed cb_stage_claim(CbStage *stage, Relation index, uint64 hash);
 extern void cb_stage_unclaim(CbStage *stage);
-extern int	cb_stage_first_segment(const CbStage *stage, int min_level);
+extern int	cb_stage_first_segment(const CbStage *stage, int min_nest_level);
 extern void cb_stage_remove(CbStage *stage, int first,
 							const CbSegmentFate *fates);
-extern int	cb_stage_drop(int min_level);
+extern int	cb_stage_drop(int min_nest_level);
 extern void cb_stage_end_xact(void);
 extern void cb_stage_void(Oid heapoid, BlockNumber block,
 						  const OffsetNumber *rows, int nrows);
@@ -136,8 +136,8 @@ cb_stage_segment_size(const CbStage *stage, int i)
 
 extern void cb_stage_mark(CbStage *stage);
 extern void cb_stage_unmark(CbStage *stage);
-extern void cb_stage_publish(CbStage *stage, Relation index, int min_level);
-extern void cb_stage_publish_all(int min_level);
+extern void cb_stage_publish(CbStage *stage, Relation index, int min_nest_level);
+extern void cb_stage_publish_all(int min_nest_level);
 extern void cb_stage_publish_largest(void);
 extern void cb_stage_publish_due(CbStage *stage, Relation index);
 
@@ -159,6 +159,6 @@ extern CbNesting cb_nesting;
 
 extern bool cb_pin_row(Relation heap, ItemPointer tid);
 extern void cb_pin_release_deeper(int depth);
-extern void cb_pin_forget(int min_level);
+extern void cb_pin_forget(int min_nest_level);
 
 #endif							/* CB_STAGE_H */

@@ -60,7 +60,7 @@ typedef struct CbPinnedPage
 	Buffer		buffer;
 	ResourceOwner owner;
 	int			depth;			/* cb_nesting.depth of the call */
-	int			level;			/* nesting level of the subtransaction */
+	int			nest_level;		/* nesting level of the subtransaction */
 	int			nrows;
 	OffsetNumber rows[MaxHeapTuplesPerPage];	/* with entries, in order */
 } CbPinnedPage;
@@ -126,7 +126,7 @@ cb_pin_release(int i)
  * given up for another page; cb_pin_npages to take a new one, -1 for none.
  */
 static int
-cb_pin_find_place(Oid heapoid, int level)
+cb_pin_find_place(Oid heapoid, int nest_level)
 {
 	int			own = -1;
 
@@ -134,7 +134,7 @@ cb_pin_find_place(Oid heapoid, int level)
 	{
 		CbPinnedPage *pinned = &cb_pin_pages[i];
 
-		if (pinned->depth != cb_nesting.depth || pinned->level != level)
+		if (pinned->depth != cb_nesting.depth || pinned->nest_level != nest_level)
 			continue;
 		own = i;
 		if (pinned->heapoid == heapoid)
@@ -146,8 +146,8 @@ cb_pin_find_place(Oid heapoid, int level)
 static CbPinnedPage *
 cb_pin_page(Relation heap, BlockNumber block)
 {
-	int			level = GetCurrentTransactionNestLevel();
-	int			i = cb_pin_find_place(RelationGetRelid(heap), level);
+	int			nest_level = GetCurrentTransactionNestLevel();
+	int			i = cb_pin_find_place(RelationGetRelid(heap), nest_level);
 	ResourceOwner save = CurrentResourceOwner;
 	CbPinnedPage *pinned;
 
@@ -166,7 +166,7 @@ cb_pin_page(Relation heap, BlockNumber block)
 	pinned->block = block;
 	pinned->owner = CurTransactionResourceOwner;
 	pinned->depth = cb_nesting.depth;
-	pinned->level = level;
+	pinned->nest_level = nest_level;
 	pinned->nrows = 0;
 	CurrentResourceOwner = pinned->owner;
 	pinned->buffer = ReadBuffer(heap, block);
@@ -223,11 +223,11 @@ cb_pin_release_deeper(int depth)
  * the pins go with its resource owner and are forgotten here.  Cannot fail.
  */
 void
-cb_pin_forget(int min_level)
+cb_pin_forget(int min_nest_level)
 {
 	for (int i = cb_pin_npages - 1; i >= 0; i--)
 	{
-		if (cb_pin_pages[i].level >= min_level)
+		if (cb_pin_pages[i].nest_level >= min_nest_level)
 			cb_pin_remove(i);
 	}
 }

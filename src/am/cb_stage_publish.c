@@ -55,7 +55,7 @@ static void
 cb_publish_classify(CbPublication *pub)
 {
 	CbStage    *stage = pub->stage;
-	int			level = GetCurrentTransactionNestLevel();
+	int			nest_level = GetCurrentTransactionNestLevel();
 
 	pub->n = 0;
 	pub->size = 0;
@@ -73,7 +73,7 @@ cb_publish_classify(CbPublication *pub)
 			pub->size += cb_stage_segment_size(stage, pub->first + i);
 		}
 		else
-			pub->fates[i] = seg->level < level ? CB_SEGMENT_KEEP :
+			pub->fates[i] = seg->nest_level < nest_level ? CB_SEGMENT_KEEP :
 				CB_SEGMENT_DISCARD;
 	}
 }
@@ -380,7 +380,7 @@ cb_publish_segments(CbPublication *pub)
  * (A33_REMOVED).  One of a flush comes when they have left the stage (e).
  */
 void
-cb_stage_publish(CbStage *stage, Relation index, int min_level)
+cb_stage_publish(CbStage *stage, Relation index, int min_nest_level)
 {
 	CbSegmentFate fates[8];
 	CbPublication pub;
@@ -388,7 +388,7 @@ cb_stage_publish(CbStage *stage, Relation index, int min_level)
 	if (stage->publishing)
 		return;
 	pub.stage = stage;
-	pub.first = cb_stage_first_segment(stage, min_level);
+	pub.first = cb_stage_first_segment(stage, min_nest_level);
 	pub.nsegs = stage->nsegs - pub.first;
 	if (pub.nsegs == 0)
 		return;
@@ -414,23 +414,23 @@ cb_stage_publish(CbStage *stage, Relation index, int min_level)
  * their own, so the list is not walked while publishing.
  */
 static void
-cb_stage_publish_many(int min_level, Size min_size)
+cb_stage_publish_many(int min_nest_level, Size min_size)
 {
 	List	   *indexes;
 	ListCell   *lc;
 
 	if (cb_stage_nlisted == 1)
 	{
-		cb_stage_publish(cb_stage_get_first(), NULL, min_level);
+		cb_stage_publish(cb_stage_get_first(), NULL, min_nest_level);
 		return;
 	}
-	indexes = cb_stage_list_indexes(min_level, min_size);
+	indexes = cb_stage_list_indexes(min_nest_level, min_size);
 	foreach(lc, indexes)
 	{
 		CbStage    *stage = cb_stage_find(lfirst_oid(lc));
 
 		if (stage != NULL && stage->nsegs > 0)
-			cb_stage_publish(stage, NULL, min_level);
+			cb_stage_publish(stage, NULL, min_nest_level);
 	}
 	list_free(indexes);
 }
@@ -440,10 +440,10 @@ cb_stage_publish_many(int min_level, Size min_size)
  * cb_stage_publish() does one's.
  */
 void
-cb_stage_publish_all(int min_level)
+cb_stage_publish_all(int min_nest_level)
 {
 	if (cb_stage_nlisted > 0)
-		cb_stage_publish_many(min_level, 0);
+		cb_stage_publish_many(min_nest_level, 0);
 }
 
 /*

@@ -33,7 +33,7 @@
  *	  scan goes, with nothing wanted in between.  So windows do not overlap,
  *	  and leave out nothing that is wanted, whatever is split, merged, flushed
  *	  or unlinked from one to the other.
- *	- Each window is read by one process, upper levels first (I2), with copies
+ *	- Each window is read by one process, upper tiers first (I2), with copies
  *	  of the journal that it made itself, under the query's one snapshot.
  *	- What has been passed on stands: a window is read again only in recovery,
  *	  where a run was lost, and that is known before.  It ends where it was

@@ -57,7 +57,7 @@
  *	   wait (B7_SOLE): a row that has its claim does not lose then.
  *	h) TIDs of entries above the tree can be those of other rows (I8).  The scan
  *	   has a pin on a leaf, so that no VACUUM that begins from then on ends its
- *	   pass.  If none has begun since the upper levels were read, no TID has
+ *	   pass.  If none has begun since the upper tiers were read, no TID has
  *	   been given away; else the scan reads again.
  *
  * Of UNIQUE_CHECK_PARTIAL only the answer differs.  It waits for nobody who

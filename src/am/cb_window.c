@@ -6,25 +6,25 @@
  * To read the window that starts at a bound (a serializable transaction locks it
  * first: cb_window_lock.c):
  *
- *	1. every upper level is copied, uppermost first (cb_window_levels);
+ *	1. every upper tier is copied, uppermost first (cb_window_tiers);
  *	2. the leaf beyond the bound is copied under its share lock;
- *	3. with no lock held, the leaf's entries and those of the upper levels in
+ *	3. with no lock held, the leaf's entries and those of the upper tiers in
  *	   the window are merged in scan order and tested against the quals.
  *
- * Where the upper levels have nothing, the first window of a scan, which is
+ * Where the upper tiers have nothing, the first window of a scan, which is
  * short, is read from the leaf itself under its lock; so is one at an end of
  * the index, which is shorter, for which the bucket's first entry was copied.
  *
- * In recovery a run of an upper level can be given up before it is read: then
+ * In recovery a run of an upper tier can be given up before it is read: then
  * all three are done again (cb_window_range.c); so they are under a dirty or
  * self snapshot if a bulk delete has begun (cb_window_lost_rows).
  *
- * An entry moves from an upper level to a lower one only (what moves up, when
+ * An entry moves from an upper tier to a lower one only (what moves up, when
  * something fails, is argued in cb_failing.c and cb_sweep.c), and is readable
  * below before it goes above, so this order of reading cannot miss it; an
  * entry that is seen twice is returned once, as the leaf's.  The window is
  * [bound, high key) going forward and [leaf's lower bound, bound) going
- * backward; it ends earlier if it would take too many entries of upper levels,
+ * backward; it ends earlier if it would take too many entries of upper tiers,
  * or is the first one and has enough, and the leaf is then read again for the
  * next one.
  *
@@ -35,7 +35,7 @@
  * It is also kept where page LSNs cannot tell that a leaf has changed, for
  * LP_DEAD hints.
  *
- * A window that is read in place is read after the upper levels, as any
+ * A window that is read in place is read after the upper tiers, as any
  * (I2_INPLACE).  Only comparisons that btree runs there run under the lock,
  * and no other is taken.  At an end of the index it may be read so if all
  * chunks are in order.  The first entry of each is copied under the bucket's
@@ -58,22 +58,22 @@
 #include "utils/memutils.h"
 
 /*
- * An upper level.  copy: called before each leaf is read, makes what the
- * level holds at so->pos and beyond stay readable for the window.  open: adds
+ * An upper tier.  copy: called before each leaf is read, makes what the
+ * tier holds at so->pos and beyond stay readable for the window.  open: adds
  * its entries between the window's bounds to the merge; called without locks.
  */
-typedef struct CbUpperLevel
+typedef struct CbUpperTier
 {
 	void		(*copy) (IndexScanDesc scan, ScanDirection dir);
 	void		(*open) (CbScanOpaque so, CbMerge *merge, CbPlace *near,
 						 CbPlace *far);
-} CbUpperLevel;
+} CbUpperTier;
 
 /*
  * Uppermost first.  What the buckets hold and what the journal holds from
  * before them are apart; the first tells how far the second goes.
  */
-static const CbUpperLevel cb_window_levels[] = {
+static const CbUpperTier cb_window_tiers[] = {
 	{cb_window_copy_bucket, cb_window_open_bucket},
 	{cb_window_copy_journal, cb_window_open_journal},
 	{cb_window_copy_range, cb_window_open_range},
@@ -81,7 +81,7 @@ static const CbUpperLevel cb_window_levels[] = {
 
 /* ---------- reading a window ---------- */
 
-/* Opens all levels between the window's bounds. */
+/* Opens all tiers between the window's bounds. */
 static void
 cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 {
@@ -97,10 +97,10 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	merge->reads_on = false;
 	merge->nread = 0;
 	merge->read_from = 0;
-	for (int i = 0; i < lengthof(cb_window_levels); i++)
-		cb_window_levels[i].open(so, merge,
-								 forward ? &window->lo : &window->hi,
-								 forward ? &window->hi : &window->lo);
+	for (int i = 0; i < lengthof(cb_window_tiers); i++)
+		cb_window_tiers[i].open(so, merge,
+								forward ? &window->lo : &window->hi,
+								forward ? &window->hi : &window->lo);
 	cb_merge_open_leaf(so, merge);
 }
 
@@ -117,9 +117,9 @@ cb_window_init(CbScanOpaque so, CbWindow *window)
 }
 
 /*
- * Ends the window before the merge's next entry, in the direction of the
- * scan: the next window starts with that entry.  Its place in the runs is
- * found anew then: a run may be past entries beyond it, which the leaf has as
+ * Ends the window before the merge's next entry, in the direction of the scan:
+ * the next window starts with that entry.  Its place in the components is found
+ * anew then: a component may be past entries beyond it, which the leaf has as
  * well.
  */
 static void
@@ -440,18 +440,18 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 }
 
 static void
-cb_window_copy_levels(IndexScanDesc scan, ScanDirection dir)
+cb_window_copy_tiers(IndexScanDesc scan, ScanDirection dir)
 {
-	for (int i = 0; i < lengthof(cb_window_levels); i++)
-		cb_window_levels[i].copy(scan, dir);
+	for (int i = 0; i < lengthof(cb_window_tiers); i++)
+		cb_window_tiers[i].copy(scan, dir);
 	CB_TEST_POINT("scan-upper-copied");
 }
 
-/* Has the leaf alone entries for the window?  Upper levels have been copied. */
+/* Has the leaf alone entries for the window?  Upper tiers have been copied. */
 static inline bool
 cb_window_is_of_leaf(CbScanOpaque so)
 {
-	return so->upper->nruns == 0 && so->shared.nruns == 0 &&
+	return so->upper->ncomponents == 0 && so->shared.ncomponents == 0 &&
 		(!so->in_range || so->ranges->nwanted == 0) &&
 		so->view.nchunks == 0;
 }
@@ -502,7 +502,7 @@ cb_window_ends_with_leaf(CbScanOpaque so)
 
 /*
  * The window of a look-up whose entry is kept with the cached ones, if it is.
- * The upper levels have been copied and have nothing for it.  *more: may there
+ * The upper tiers have been copied and have nothing for it.  *more: may there
  * be matches beyond it?
  */
 static bool
@@ -537,11 +537,11 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 }
 
 /*
- * Reads the levels in their order and merges them.  Returns whether there
+ * Reads the tiers in their order and merges them.  Returns whether there
  * may be matches beyond the window.
  */
 static bool
-cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
+cb_window_read_tiers(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbMerge		merge;
@@ -550,7 +550,7 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	bool		missed = false;
 	bool		more;
 
-	cb_window_copy_levels(scan, dir);
+	cb_window_copy_tiers(scan, dir);
 	in_place = cb_window_is_read_in_place(so);
 	cached = in_place && ScanDirectionIsForward(dir) && cb_window_may_be_cached(scan);
 	if (cached && cb_window_read_cached(scan, &more))
@@ -585,7 +585,7 @@ cb_window_read_levels(IndexScanDesc scan, ScanDirection dir)
 	return more;
 }
 
-/* Reads the levels for the window; returns as cb_window_read_levels(). */
+/* Reads the tiers for the window; returns as cb_window_read_tiers(). */
 static bool
 cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 {
@@ -606,7 +606,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	PG_TRY();
 	{
 		cb_window_lock(scan, dir);
-		more = cb_window_read_levels(scan, dir);
+		more = cb_window_read_tiers(scan, dir);
 	}
 	PG_FINALLY();
 	{
@@ -632,7 +632,7 @@ cb_window_discard(CbWindow *window)
 /*
  * Can an entry of the window have the TID of another row by now, which the
  * snapshot sees?  MVCC snapshots see none.  Others do, if a bulk delete has
- * begun since the upper levels were read; one that begins from now on waits for
+ * begun since the upper tiers were read; one that begins from now on waits for
  * the window's pin.  Then they are forgotten, and the window is to be read again
  * from its start.
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_window.h
- *	  A window's levels and its leaf, shared by the window files only.
+ *	  A window's tiers and its leaf, shared by the window files only.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_window_bucket.c
- *	  Buckets as an upper level of a scan's windows.
+ *	  Buckets as an upper tier of a scan's windows.
  *
  * The chunks of the bucket at the window's start are pinned while the window
  * is read; what it wants of their entries is copied into it.
@@ -103,7 +103,7 @@ cb_window_open_end(CbScanOpaque so, CbMerge *merge)
 
 	source->kind = CB_SOURCE_CHUNK;
 	source->chunk = &so->view.ends;
-	source->range = (CbChunkRange) {.n = 1,.order = &so->view.end_place,.stride = 1,.open = true};
+	source->places = (CbChunkPlaces) {.n = 1,.order = &so->view.end_place,.stride = 1,.open = true};
 	source->first = source->cur = 0;
 	source->end = merge->step;
 }
@@ -130,9 +130,9 @@ cb_window_open_bucket(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 		CbSource   *source = &merge->sources[merge->nsources];
 		int			n;
 
-		cb_bucket_view_range(&so->kd, &so->view, i, lo, hi,
-							 (ScanDirection) merge->step, &source->range);
-		n = source->range.n;
+		cb_bucket_view_entries(&so->kd, &so->view, i, lo, hi,
+							   (ScanDirection) merge->step, &source->places);
+		n = source->places.n;
 		if (n == 0)
 			continue;
 		merge->nsources++;

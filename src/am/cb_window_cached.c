@@ -9,7 +9,7 @@
  *	- wants one value of an index of one key column, and nothing else, and has
  *	  just begun: its window starts left of all entries of the value, wherever
  *	  their TIDs would put them;
- *	- found nothing for it in the upper levels, which it looked at before, and
+ *	- found nothing for it in the upper tiers, which it looked at before, and
  *	  what it looked at reaches beyond the value;
  *	- needs no pin on the leaf: who holds the snapshot may meet a TID whose row
  *	  has gone, as with any leaf that has been copied;

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * cb_window_journal.c
- *	  The journal as an upper level of a scan's windows.
+ *	  The journal as an upper tier of a scan's windows.
  *
  * It is read to where the buckets begin, or to its head where there are none.
- * Most of it is read from the index's shared copy, whose runs are pinned while
- * a window is read.  What that lacks is read once after a rescan, into private
- * runs that stay as they are; a window's places in them go with its bounds
- * (CbPlace).  attach_id and "from" come with each window's bucket; if they have
- * changed the copy is made again (I2_ATTACHMENT).
+ * Most of it is read from the index's shared copy, whose components are pinned
+ * while a window is read.  What that lacks is read once after a rescan, into
+ * private components that stay as they are; a window's places in them go with
+ * its bounds (CbPlace).  attach_id and "from" come with each window's bucket;
+ * if they have changed the copy is made again (I2_ATTACHMENT).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,17 +26,18 @@
 /* ---------- places ---------- */
 
 /*
- * The number of entries of [from, to) of the run left of the bound, plus from.
+ * The number of entries of [from, to) of the component left of the bound, plus
+ * from.
  */
 static int
-cb_window_search_run(CbScanOpaque so, const CbJournalRun *run, const CbBound *bound,
-					 int from, int to)
+cb_component_search(CbScanOpaque so, const CbCopyComponent *component,
+					const CbBound *bound, int from, int to)
 {
 	while (from < to)
 	{
 		int			mid = from + (to - from) / 2;
 
-		if (cb_key_compare_bound(&so->kd, bound, run->entries[mid].itup) <= 0)
+		if (cb_key_compare_bound(&so->kd, bound, component->entries[mid].itup) <= 0)
 			from = mid + 1;
 		else
 			to = mid;
@@ -45,22 +46,22 @@ cb_window_search_run(CbScanOpaque so, const CbJournalRun *run, const CbBound *bo
 }
 
 /*
- * The same for the whole run, where the answer lies near a known place on the
- * side of dir: looks at ever larger steps from there first.
+ * The same for the whole component, where the answer lies near a known place on
+ * the side of dir: looks at ever larger steps from there first.
  */
 static int
-cb_window_search_run_near(CbScanOpaque so, const CbJournalRun *run, const CbBound *bound,
-						  int start, ScanDirection dir)
+cb_component_search_near(CbScanOpaque so, const CbCopyComponent *component,
+						 const CbBound *bound, int start, ScanDirection dir)
 {
 	int			from = start;
 	int			to = start;
 
 	if (ScanDirectionIsForward(dir))
 	{
-		for (int jump = 1; to < run->n; jump *= 2)
+		for (int jump = 1; to < component->n; jump *= 2)
 		{
-			to = Min(run->n, from + jump);
-			if (cb_key_compare_bound(&so->kd, bound, run->entries[to - 1].itup) > 0)
+			to = Min(component->n, from + jump);
+			if (cb_key_compare_bound(&so->kd, bound, component->entries[to - 1].itup) > 0)
 			{
 				to--;			/* known to be right of the bound */
 				break;
@@ -73,7 +74,7 @@ cb_window_search_run_near(CbScanOpaque so, const CbJournalRun *run, const CbBoun
 		for (int jump = 1; from > 0; jump *= 2)
 		{
 			from = Max(0, to - jump);
-			if (cb_key_compare_bound(&so->kd, bound, run->entries[from].itup) <= 0)
+			if (cb_key_compare_bound(&so->kd, bound, component->entries[from].itup) <= 0)
 			{
 				from++;			/* known to be left of the bound */
 				break;
@@ -81,15 +82,15 @@ cb_window_search_run_near(CbScanOpaque so, const CbJournalRun *run, const CbBoun
 			to = from;
 		}
 	}
-	return cb_window_search_run(so, run, bound, from, to);
+	return cb_component_search(so, component, bound, from, to);
 }
 
 /* ---------- copying ---------- */
 
 /*
- * May what was copied of the upper levels serve a scan that starts again?
+ * May what was copied of the upper tiers serve a scan that starts again?
  * Under the same MVCC snapshot it may: entries of later rows are not visible
- * to it, and what has left the upper levels meanwhile is dropped where the
+ * to it, and what has left the upper tiers meanwhile is dropped where the
  * leaf has it too.
  */
 bool
@@ -186,7 +187,7 @@ cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 	CbUpper    *upper = anew || limit < CB_POS_MAX ? NULL :
 		cb_copy_acquire_again(&so->kd);
 
-	if (upper != NULL && upper->nruns > 0 && cb_shared_is_due(so->kd.rel))
+	if (upper != NULL && upper->ncomponents > 0 && cb_shared_is_due(so->kd.rel))
 	{
 		upper = NULL;
 		npages = 0;
@@ -234,7 +235,7 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 	if (view->attach_id == 0 && !anew && cb_copy_acquire_empty(&so->kd, &so->none))
 		return &so->none;
 	if (so->upper_cxt == NULL)
-		so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan levels",
+		so->upper_cxt = AllocSetContextCreate(so->cxt, "cachebatch scan tiers",
 											  ALLOCSET_SMALL_SIZES);
 	oldcxt = MemoryContextSwitchTo(so->upper_cxt);
 	upper = cb_window_acquire_some(so, snapshot, dir, view->attach_id != 0 ?
@@ -243,7 +244,7 @@ cb_window_acquire_upper(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 
 	if (view->attach_id != 0)
 		cb_flush_request_before(view->set);
-	empty = upper->nruns == 0 && upper->from <= upper->tail &&
+	empty = upper->ncomponents == 0 && upper->from <= upper->tail &&
 		upper->dir == NoMovementScanDirection;
 
 	/* give it buckets, and have what there is moved to the tree */
@@ -331,7 +332,7 @@ cb_window_get_upper(IndexScanDesc scan, ScanDirection dir)
 
 /* ---------- reading ---------- */
 
-/* Finds the place of so->pos in the runs, if it is not known. */
+/* Finds the place of so->pos in the components, if it is not known. */
 static void
 cb_window_place_pos(CbScanOpaque so)
 {
@@ -339,18 +340,19 @@ cb_window_place_pos(CbScanOpaque so)
 
 	if (pos->upper_serial == so->upper_serial)
 		return;
-	for (int i = 0; i < so->upper->nruns; i++)
+	for (int i = 0; i < so->upper->ncomponents; i++)
 	{
-		CbJournalRun *run = so->upper->runs[i];
+		CbCopyComponent *component = so->upper->components[i];
 
-		pos->run_index[i] = cb_window_search_run(so, run, &pos->bound, 0, run->n);
+		pos->component_index[i] = cb_component_search(so, component, &pos->bound, 0,
+													  component->n);
 	}
 	pos->upper_serial = so->upper_serial;
 }
 
 /*
- * Finds the place of so->pos in the shared runs, and leaves out those that have
- * nothing with the value that the window is for.
+ * Finds the place of so->pos in the shared components, and leaves out those
+ * that have nothing with the value that the window is for.
  */
 static void
 cb_window_place_shared(CbScanOpaque so)
@@ -359,14 +361,14 @@ cb_window_place_shared(CbScanOpaque so)
 	const uint32 *hash = so->view.has_hash ? &so->view.hash : NULL;
 	int			kept = 0;
 
-	for (int i = 0; i < view->nruns; i++)
+	for (int i = 0; i < view->ncomponents; i++)
 	{
-		const CbSharedRun *run = view->runs[i];
+		const CbDirectory *component = view->components[i];
 
-		if (cb_shared_run_seek(&so->kd, run, &so->pos.bound, hash, &view->places[kept]))
-			view->runs[kept++] = run;
+		if (cb_shared_seek(&so->kd, component, &so->pos.bound, hash, &view->places[kept]))
+			view->components[kept++] = component;
 	}
-	view->nruns = kept;
+	view->ncomponents = kept;
 }
 
 /*
@@ -393,8 +395,9 @@ cb_window_copy_journal(IndexScanDesc scan, ScanDirection dir)
 }
 
 /*
- * Adds each run's entries between the bounds; sets far's place in each private
- * run.  near's places are known.  Comparison functions run; takes no lock.
+ * Adds each component's entries between the bounds; sets far's place in each
+ * private component.  near's places are known.  Comparison functions run; takes
+ * no lock.
  */
 void
 cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
@@ -403,23 +406,23 @@ cb_window_open_journal(CbScanOpaque so, CbMerge *merge, CbPlace *near,
 	CbUpper    *upper = so->upper;
 	ScanDirection dir = (ScanDirection) merge->step;
 
-	for (int i = 0; i < so->shared.nruns; i++)
-		cb_merge_add_shared(merge, so->shared.runs[i], &so->shared.places[i]);
+	for (int i = 0; i < so->shared.ncomponents; i++)
+		cb_merge_add_shared(merge, so->shared.components[i], &so->shared.places[i]);
 	far->upper_serial = so->upper_serial;
-	for (int i = 0; i < upper->nruns; i++)
+	for (int i = 0; i < upper->ncomponents; i++)
 	{
-		CbJournalRun *run = upper->runs[i];
-		int			start = near->run_index[i];
-		int			end = cb_window_search_run_near(so, run, &far->bound, start,
-													dir);
+		CbCopyComponent *component = upper->components[i];
+		int			start = near->component_index[i];
+		int			end = cb_component_search_near(so, component, &far->bound, start,
+												   dir);
 		CbSource   *source;
 
-		far->run_index[i] = end;
+		far->component_index[i] = end;
 		if (start == end)
 			continue;
 		source = &merge->sources[merge->nsources++];
 		source->kind = CB_SOURCE_JOURNAL;
-		source->run = run;
+		source->component = component;
 		source->cur = merge->step > 0 ? start : start - 1;
 		source->end = merge->step > 0 ? end : end - 1;
 	}

@@ -11,13 +11,13 @@
  *	  (A32_POINT);
  *	- a few cells, if the scan wants a short range of numbers;
  *	- else the range of a downlink.  The window ends with that: the leaf may
- *	  have got a left neighbour's range since the upper levels were read, and
+ *	  have got a left neighbour's range since the upper tiers were read, and
  *	  nobody had locked that for the scan then (A32_CLIP).
  *
  * A cached entry stands for a whole value.  If that goes beyond what was locked
  * the entry is not used.
  *
- * All levels are read after the lock is taken, for each window.  So is the
+ * All tiers are read after the lock is taken, for each window.  So is the
  * journal of an index without buckets, which other scans read once (A34_ANEW);
  * buckets have all that comes after a scan's copies.
  *
@@ -115,8 +115,8 @@ cb_window_lock(IndexScanDesc scan, ScanDirection dir)
 	else
 	{
 		few = few && cb_window_find_numbers(so, &numbers);
-		cb_predicate_lock_range(&so->kd, &so->pos.bound, dir, scan->xs_snapshot,
-								&so->descent, few ? &numbers : NULL, &so->locked);
+		cb_predicate_lock_keys(&so->kd, &so->pos.bound, dir, scan->xs_snapshot,
+							   &so->descent, few ? &numbers : NULL, &so->locked);
 		if (ScanDirectionIsForward(dir))
 			so->pos.leaf = so->locked.leaf;
 	}

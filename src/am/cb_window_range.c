@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_window_range.c
- *	  Range buffers as an upper level of a scan's windows.
+ *	  Range buffers as an upper tier of a scan's windows.
  *
  * For each window the range page is looked at, after the buckets and before
  * the leaf: the runs that it lists are read later, as nobody gives up their

@@ -61,8 +61,8 @@ cb_counts_slot(Oid file)
 /*
  * Counts what has happened to a file: a set of CbCount.  Pages are as a record
  * that is replayed leaves them, or, of a reuse, are yet to change.  Of a bulk
- * delete the levels above the tree have been emptied, and nothing is deleted yet.
- * An acquire and a release; takes no lock, cannot fail.
+ * delete the tiers above the tree have been emptied, and nothing is deleted
+ * yet.  An acquire and a release; takes no lock, cannot fail.
  */
 void
 cb_counts_add(Oid file, int counts)

@@ -9,9 +9,9 @@
  *	journal		replay: entries appended, or the tail moved
  *	removals	entries may have been taken out of which the row can be gone.  A
  *				bulk delete counts when it begins, replay each record that takes
- *				entries out of a level, when it is done.  The server gives a TID
+ *				entries out of a tier, when it is done.  The server gives a TID
  *				away only after a bulk delete of each index of the table, and
- *				before that all levels above the tree are emptied into it; so the
+ *				before that all tiers above the tree are emptied into it; so the
  *				TID of an entry that was met still stands for the same row (I8)
  *	reuses		replay: deleted pages of the tree are about to be used again
  *

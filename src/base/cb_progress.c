@@ -54,7 +54,7 @@ static CbProgressSlot *cb_progress_slots = NULL;
 
 /* this process's, while a command is under way */
 static CbProgressSlot *cb_progress_slot = NULL;
-static int	cb_progress_level;	/* of the subtransaction that it began in */
+static int	cb_progress_nest_level; /* of the subtransaction that it began in */
 
 static const char *const cb_progress_commands[] = {
 	[CB_PROGRESS_NONE] = "none",
@@ -168,7 +168,7 @@ cb_progress_subxact_callback(SubXactEvent event, SubTransactionId subid,
 							 SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB &&
-		cb_progress_level >= GetCurrentTransactionNestLevel())
+		cb_progress_nest_level >= GetCurrentTransactionNestLevel())
 		cb_progress_clear();
 }
 
@@ -210,7 +210,7 @@ cb_progress_begin(CbProgressCommand command, Relation index)
 		return false;
 	cb_progress_register();
 	cb_progress_slot = &cb_progress_slots[GetNumberFromPGProc(MyProc)];
-	cb_progress_level = GetCurrentTransactionNestLevel();
+	cb_progress_nest_level = GetCurrentTransactionNestLevel();
 	cb_progress_open(cb_progress_slot);
 	cb_progress_slot->row = row;
 	cb_progress_set_counts(cb_progress_slot, 0, CB_PROGRESS_UNKNOWN);

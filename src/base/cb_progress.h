@@ -26,7 +26,7 @@ typedef enum CbProgressCommand
 typedef enum CbProgressPhase
 {
 	CB_PHASE_STARTING,
-	CB_PHASE_JOURNAL,			/* entries go from the journal to lower levels */
+	CB_PHASE_JOURNAL,			/* entries go from the journal to lower tiers */
 	CB_PHASE_BUCKETS,
 	CB_PHASE_RANGES,
 	CB_PHASE_REMOVE,			/* VACUUM's pass */

@@ -216,7 +216,7 @@ cb_testpoint_show_hits(void)
 
 /* Where entries are put. */
 static void
-cb_testpoint_define_levels(void)
+cb_testpoint_define_tiers(void)
 {
 	DefineCustomBoolVariable("cache_batch.test_buckets",
 							 "Whether this session gives indexes their buckets.",
@@ -328,7 +328,7 @@ cb_testpoint_define_points(void)
 void
 cb_testpoint_define_guc(void)
 {
-	cb_testpoint_define_levels();
+	cb_testpoint_define_tiers();
 	cb_testpoint_define_reads();
 	cb_testpoint_define_points();
 }

@@ -9,9 +9,9 @@
  * and its transaction, at the next place where that can be gone on with.  The
  * lock manager grants the lock before the worker can ask again, and a worker
  * asks only for what is free; so nobody starves.  No look is taken while
- * entries are sorted, runs of a shared copy are merged, or a run or a leaf is
- * written.  Other processes say nothing, and so never find that somebody waits;
- * they can be cancelled at each leaf.
+ * entries are sorted, components of a shared copy are merged, or a run or a
+ * leaf is written.  Other processes say nothing, and so never find that
+ * somebody waits; they can be cancelled at each leaf.
  *
  *-------------------------------------------------------------------------
  */

@@ -11,7 +11,7 @@
  *
  * Invariants:
  *	a) While a bucket set is attached, its buckets hold exactly the entries
- *	   that lie in the journal at or above "from" and are in no lower level
+ *	   that lie in the journal at or above "from" and are in no lower tier
  *	   yet; while a chunk is flushed, also those that are there already, as
  *	   they leave only after the tree, or a run, has all of them.
  *	b) A chunk belongs to one attachment.  It is in the list of each bucket
@@ -20,7 +20,7 @@
  *	c) The journal has each entry of a chunk at minpos or above: minpos is the
  *	   position of the first one, or of the first when all were appended again
  *	   (cb_failing.c).  So no entry of an attached index that is above the tail
- *	   and in no lower level is needed below the least minpos of its chunks and
+ *	   and in no lower tier is needed below the least minpos of its chunks and
  *	   its head.
  *	d) A chunk is freed when its last holder (lists, pins, owner) lets go.
  *
@@ -29,7 +29,7 @@
  *	set->publish	head; which chunks take entries; where the compactor is.
  *					Always EXCL, and taken before the append lock
  *	set->lock		state, key, attach_id, from, the list of buckets, their
- *					ranges; the list of the shared copy.  They are changed
+ *					bounds; the list of the shared copy.  They are changed
  *					under set->publish and this one, EXCL, so holding either
  *					keeps them.  EXCL: nobody pins, seals or unlinks
  *	bucket->lock	the bucket's list of chunks, and their sorted order.  A list
@@ -71,8 +71,9 @@
 /*
  * A chunk and whose it is.  Entries are added under set->publish and the lock
  * of the bucket that lists it; those below the count need no lock.  A chunk of
- * a shared copy's run is its writer's alone until the run is listed, and does
- * not change then; of the other fields only number and is_directory count there.
+ * a shared copy's component is its writer's alone until the component is
+ * listed, and does not change then; of the other fields only number and
+ * is_directory count there.
  */
 typedef struct CbPoolChunk
 {
@@ -87,7 +88,8 @@ typedef struct CbPoolChunk
 	uint32		moved;			/* the owner's: entries of it that are not
 								 * right of this one, counted from 1, have
 								 * left for the tree or a run; 0: none */
-	bool		is_directory;	/* of a shared run: goes with its members */
+	bool		is_directory;	/* of a component, or a filter: goes with its
+								 * members */
 	cb_atomic32 passed;			/* unsorted entries that readers went through
 								 * since they were last sorted; a hint */
 } CbPoolChunk;
@@ -108,7 +110,7 @@ typedef struct CbFailing
  * bucket set that it is of, and its fence, are changed under both locks of that.
  * The list (nchunks, chunks, since) is changed under the bucket's lock, EXCL, by
  * those who fill or flush it; under both locks of the bucket set by those who
- * change ranges or give buckets up, who need not take the bucket's.  The place
+ * change bounds or give buckets up, who need not take the bucket's.  The place
  * has the bucket's lock alone.
  */
 typedef struct CbBucket
@@ -150,7 +152,7 @@ typedef struct CbSweepPlace
 	uint64		npages;			/* the next one takes so many; 0: any number */
 } CbSweepPlace;
 
-#define CB_SHARED_MAX_RUNS	8
+#define CB_SHARED_MAX_COMPONENTS	8
 
 /*
  * The shared copy of the index's journal (cb_shared.c).  Changed with both
@@ -162,8 +164,8 @@ typedef struct CbSharedCopy
 {
 	cb_atomic32 builder;		/* the one process that may add to it, or 0 */
 	uint32		serial;			/* counts the times that it was forgotten */
-	CbPos		tail;			/* the runs have what the journal has from this
-								 * tail on ... */
+	CbPos		tail;			/* the components have what the journal has
+								 * from this tail on ... */
 	CbPos		upto;			/* ... up to here; 0: there is no copy */
 	BlockNumber block;			/* the page of upto */
 	CbJournalPage full;			/* one that it has all of, to know the journal
@@ -172,8 +174,9 @@ typedef struct CbSharedCopy
 	TimestampTz asked_at;		/* when a worker was asked to extend it, who
 								 * has not begun; or 0; a hint */
 	TimestampTz failed_at;		/* when there was no room; a hint */
-	uint32		nruns;
-	uint32		runs[CB_SHARED_MAX_RUNS];	/* their directories, oldest first */
+	uint32		ncomponents;
+	uint32		components[CB_SHARED_MAX_COMPONENTS];	/* their directories,
+														 * oldest first */
 } CbSharedCopy;
 
 /*
@@ -245,10 +248,10 @@ typedef struct CbBucketSet
 	cb_atomic64 compact_at;		/* when to go on with it; 0: not wanted */
 	TimestampTz compacted_at;	/* when it was last at work; a hint */
 	uint32		compact_since;	/* leaves written since that epoch are warm */
-	uint32		compact_run;	/* leaves in turn that were not */
+	uint32		compact_streak; /* leaves in turn that were not */
 	BlockNumber compact_leaf;	/* at whose right end to go on; 0: at that of
 								 * the tree */
-	uint32		layout_gen;		/* counts changes of the ranges, each before
+	uint32		layout_gen;		/* counts changes of the bounds, each before
 								 * it is made; never reset */
 	uint32		nbuckets;
 	uint32		buckets[CB_SET_MAX_BUCKETS];	/* in key order */
@@ -402,8 +405,8 @@ extern void cb_set_note_empty_journal(Relation rel, const CbEmptyJournal *seen);
 /* ---------- routing (cb_route.c) ---------- */
 
 /*
- * A backend's private copy of an attachment's ranges.  Once it is made nothing
- * but the number of its users changes; the last one frees it.
+ * A backend's private copy of the bounds of an attachment's buckets.  Once it
+ * is made nothing but the number of its users changes; the last one frees it.
  */
 typedef struct CbRouter
 {
@@ -462,16 +465,16 @@ typedef struct CbSharedMember
  * in no bucket's list; its members have the entries, one after the other, each
  * with its position in the journal behind it.
  */
-typedef struct CbSharedRun
+typedef struct CbDirectory
 {
 	CbPos		max_pos;		/* of its entries */
 	uint64		nentries;
 	bool		has_numbers;	/* members' numbers are set, as in CbKeyDesc */
 	uint32		nmembers;
 	CbSharedMember members[FLEXIBLE_ARRAY_MEMBER];
-} CbSharedRun;
+} CbDirectory;
 
-/* a place between two entries of a run: so many of this member lie left */
+/* a place between two entries of a component: so many of this member lie left */
 typedef struct CbSharedPlace
 {
 	uint32		member;
@@ -480,13 +483,14 @@ typedef struct CbSharedPlace
 
 /*
  * What a scan has pinned of one, newest first, and where it begins there.  The
- * slot has the pins; runs that the list has dropped meanwhile stay as they are.
+ * slot has the pins; components that the list has dropped meanwhile stay as
+ * they are.
  */
 typedef struct CbSharedView
 {
-	int			nruns;
-	const CbSharedRun *runs[CB_SHARED_MAX_RUNS];
-	CbSharedPlace places[CB_SHARED_MAX_RUNS];
+	int			ncomponents;
+	const CbDirectory *components[CB_SHARED_MAX_COMPONENTS];
+	CbSharedPlace places[CB_SHARED_MAX_COMPONENTS];
 } CbSharedView;
 
 extern CbPos cb_shared_end(Relation rel, BlockNumber *block);
@@ -499,35 +503,35 @@ extern void cb_shared_forget(CbBucketSet *set);
 extern void cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail);
 extern bool cb_shared_evict(const CbBucketSet *keep, bool idle);
 
-/* cb_shared_run.c */
-extern CbPoolChunk *cb_shared_run_write(const CbKeyDesc *kd,
-										const CbBucketSet *set,
-										const CbSorted *sorted);
-extern CbPoolChunk *cb_shared_run_merge(const CbKeyDesc *kd,
-										const CbBucketSet *set,
-										const CbSharedRun **runs, int n,
-										CbPos tail);
-extern uint32 cb_shared_run_max_members(void);
-extern void cb_shared_run_free_members(CbPoolChunk *directory);
-extern bool cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
-							   const CbBound *bound, const uint32 *hash,
-							   CbSharedPlace *place);
+/* cb_shared_component.c */
+extern CbPoolChunk *cb_shared_write(const CbKeyDesc *kd,
+									const CbBucketSet *set,
+									const CbSorted *sorted);
+extern CbPoolChunk *cb_shared_merge_components(const CbKeyDesc *kd,
+											   const CbBucketSet *set,
+											   const CbDirectory **components, int n,
+											   CbPos tail);
+extern uint32 cb_directory_max_members(void);
+extern void cb_directory_free_members(CbPoolChunk *directory);
+extern bool cb_shared_seek(const CbKeyDesc *kd, const CbDirectory *component,
+						   const CbBound *bound, const uint32 *hash,
+						   CbSharedPlace *place);
 
-static inline CbSharedRun *
-cb_shared_run(uint32 directory)
+static inline CbDirectory *
+cb_directory(uint32 directory)
 {
-	return (CbSharedRun *) cb_pool_chunks[directory].chunk.data;
+	return (CbDirectory *) cb_pool_chunks[directory].chunk.data;
 }
 
 static inline const CbChunk *
-cb_shared_run_member(const CbSharedRun *run, uint32 i)
+cb_directory_member(const CbDirectory *component, uint32 i)
 {
-	return &cb_pool_chunks[run->members[i].chunk].chunk;
+	return &cb_pool_chunks[component->members[i].chunk].chunk;
 }
 
-/* The position of an entry of a run. */
+/* The position of an entry of a component. */
 static inline CbPos
-cb_shared_run_pos(IndexTuple itup)
+cb_shared_entry_pos(IndexTuple itup)
 {
 	return *(CbPos *) ((char *) itup + MAXALIGN(IndexTupleSize(itup)));
 }
@@ -582,17 +586,17 @@ extern bool cb_bucket_view_is_late(const CbBucketView *view);
  * they begin at the near bound, going backward they end there.  open: they go
  * on beyond the far bound.
  */
-typedef struct CbChunkRange
+typedef struct CbChunkPlaces
 {
 	int			n;
 	const uint16 *order;
 	int			stride;
 	bool		open;
-} CbChunkRange;
+} CbChunkPlaces;
 
-extern void cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view,
-								 int i, const CbBound *lo, const CbBound *hi,
-								 ScanDirection dir, CbChunkRange *range);
+extern void cb_bucket_view_entries(const CbKeyDesc *kd, CbBucketView *view,
+								   int i, const CbBound *lo, const CbBound *hi,
+								   ScanDirection dir, CbChunkPlaces *places);
 
 /* ---------- for flushes (cb_seal.c) ---------- */
 
@@ -643,11 +647,11 @@ extern bool cb_bucket_append_again(Relation rel, CbBucketSet *set,
 								   uint64 attach_id, uint32 bucket);
 extern void cb_bucket_note_again(CbBucketSet *set, uint64 attach_id);
 
-/* ---------- ranges (cb_layout.c) ---------- */
+/* ---------- bounds (cb_layout.c) ---------- */
 
 extern bool cb_layout_split(const CbKeyDesc *kd, CbBucketSet *set,
 							uint64 attach_id, uint32 bucket,
 							IndexTuple separator);
-extern bool cb_layout_merge(CbBucketSet *set, uint64 attach_id, uint32 bucket);
+extern bool cb_layout_join_next(CbBucketSet *set, uint64 attach_id, uint32 bucket);
 
 #endif							/* CB_BUCKET_H */

@@ -153,7 +153,7 @@ cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber lea
 /*
  * Copies the entry kept for a value with this hash, maybe for another such
  * value, and tells its leaf; false: none.  The caller has looked at all upper
- * levels first (I2), and compares the entry with the value.  What is copied is
+ * tiers first (I2), and compares the entry with the value.  What is copied is
  * the caller's; no page is pinned for it.
  */
 bool

@@ -6,12 +6,12 @@
  * A look-up for one value that found one entry, and no more, in the tree keeps
  * it here with the leaf's count of changes.  Another look-up for the value may
  * take the entry instead of reading the leaf if that count is still the same
- * once it has looked at the upper levels (I2).  Why that is right: counts grow
+ * once it has looked at the upper tiers (I2).  Why that is right: counts grow
  * while the leaf is locked exclusively, so no change of the leaf was over when
- * the upper levels had been looked at.  It has the entry and no other.  Nor has
+ * the upper tiers had been looked at.  It has the entry and no other.  Nor has
  * another leaf: the scan came to this one as the first that can have the value,
  * and its bounds said that it is the last; they pass entries of it only by
- * changing it.  What left an upper level before had been put into a leaf (I1),
+ * changing it.  What left an upper tier before had been put into a leaf (I1),
  * so whoever missed it there finds the count changed.  What comes later is of a
  * row that the snapshot does not see, or of a publication that was not over
  * when the scan began.

@@ -136,8 +136,8 @@ static inline cb_atomic64 *
 cb_key_filter_share(const CbKeyFilter *filter, uint32 partition, uint64 hash)
 {
 	uint32		part = ((hash >> 32) * filter->nparts) >> 32;
-	const CbChunk *member = cb_shared_run_member(cb_shared_run(filter->directory),
-												 part + 1);
+	const CbChunk *member = cb_directory_member(cb_directory(filter->directory),
+												part + 1);
 
 	return (cb_atomic64 *) member->data +
 		partition * cb_key_filter_lines() * CB_FILTER_LINE_WORDS;
@@ -222,7 +222,7 @@ cb_key_filter_choose_parts(uint64 nkeys, uint32 nold)
 		cb_pool->nchunks / CB_KEY_FILTER_LEAVES;
 	int64		share = (int64) (cb_pool->nchunks / CB_KEY_FILTER_PART) -
 		cb_load_relaxed(&cb_key_filters->nchunks);
-	int64		room = Min(Min(free, share) + nold, cb_shared_run_max_members()) - 2;
+	int64		room = Min(Min(free, share) + nold, cb_directory_max_members()) - 2;
 	int64		nparts = Min((int64) (nkeys * CB_KEY_FILTER_BITS / part) + 1, room);
 
 	return nparts > 0 && cb_key_filter_bits(nparts) >= nkeys * CB_KEY_FILTER_MIN_BITS ?
@@ -237,23 +237,23 @@ static CbPoolChunk *
 cb_key_filter_make(uint32 nparts)
 {
 	uint32		number;
-	CbSharedRun *run;
+	CbDirectory *contents;
 	CbPoolChunk *directory;
 
 	if (!cb_slot_has_room(1, 0) || (number = cb_pool_open_chunk()) == CB_NONE)
 		return NULL;
 	directory = &cb_pool_chunks[number];
-	run = cb_shared_run(number);
-	memset(run, 0, offsetof(CbSharedRun, members));
+	contents = cb_directory(number);
+	memset(contents, 0, offsetof(CbDirectory, members));
 	directory->is_directory = true;
 	cb_chunk_set_state(&directory->chunk, CB_CHUNK_RETIRED);
 	cb_slot_adopt(directory);
-	while (run->nmembers < nparts + 1)
+	while (contents->nmembers < nparts + 1)
 	{
 		number = cb_pool_open_chunk();
 		if (number == CB_NONE)
 			return NULL;
-		run->members[run->nmembers++].chunk = number;
+		contents->members[contents->nmembers++].chunk = number;
 		memset(cb_pool_chunks[number].chunk.data, 0, cb_pool->chunk_size);
 	}
 	return directory;
@@ -375,7 +375,7 @@ cb_key_filter_enter(CbKeyFilter *filter, Relation index, uint32 directory)
 	filter->indexoid = RelationGetRelid(index);
 	filter->file = index->rd_locator;
 	filter->directory = directory;
-	filter->nparts = cb_shared_run(directory)->nmembers - 1;
+	filter->nparts = cb_directory(directory)->nmembers - 1;
 	filter->nadded = 0;
 	filter->used = true;
 	cb_store_relaxed(&filter->nlooks, 0);
@@ -445,7 +445,7 @@ static inline CbKeyFilterPlace *
 cb_key_filter_note(const CbKeyFilter *filter)
 {
 	return (CbKeyFilterPlace *)
-		cb_shared_run_member(cb_shared_run(filter->directory), 0)->data;
+		cb_directory_member(cb_directory(filter->directory), 0)->data;
 }
 
 /*

@@ -25,11 +25,12 @@
  * When it is full another one is filled, if there is room for a larger one or most
  * of its keys are gone; else it is given up.
  *
- * The memory is of the pool, and a directory has it as a shared run has its
- * members (cb_shared_run.c); the first of these is the builder's, for the place
- * that it has come to.  Each of the others is divided among the partitions of
- * claims: what a claim asks for and adds is under its own lock, and who holds all
- * of these changes the filter's state, and may take the memory away.
+ * The memory is of the pool, and a directory has it as a component of a shared
+ * copy has its members (cb_shared_component.c); the first of these is the
+ * builder's, for the place that it has come to.  Each of the others is divided
+ * among the partitions of claims: what a claim asks for and adds is under its
+ * own lock, and who holds all of these changes the filter's state, and may take
+ * the memory away.
  *
  * An index's filter is found by its OID, so that a claim need not know of it
  * beforehand; two indexes with the same place have one at a time.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_layout.c
- *	  Dividing ranges of buckets, and joining them.
+ *	  Dividing buckets, and joining them.
  *
  * Under both locks of the bucket set, exclusively, so that nobody publishes,
  * pins what a list has or unlinks; who reads a list without a lock is told by
@@ -9,7 +9,7 @@
  * seal its chunks; joining, which can be done another time, does not.  Entries
  * never move (A5): the chunk that took entries is sealed, and each chunk is
  * listed by every bucket whose range it may overlap.  layout_gen is counted
- * first: whoever routed by the old ranges, and comes later, routes again.
+ * first: whoever routed by the old bounds, and comes later, routes again.
  *
  *-------------------------------------------------------------------------
  */
@@ -221,7 +221,7 @@ cb_layout_make_room(CbBucketSet *set, uint32 bucket)
 
 /*
  * Divides a bucket at a separator of the tree, which is copied.  False: it is
- * not of this attachment any more, its ranges have changed since they were
+ * not of this attachment any more, its bounds have changed since they were
  * compared, the separator is too large or not inside, or there is no bucket to
  * be had.
  *
@@ -278,7 +278,7 @@ cb_layout_split(const CbKeyDesc *kd, CbBucketSet *set, uint64 attach_id,
  * Waits for no lock; raises no error.
  */
 bool
-cb_layout_merge(CbBucketSet *set, uint64 attach_id, uint32 bucket)
+cb_layout_join_next(CbBucketSet *set, uint64 attach_id, uint32 bucket)
 {
 	uint32		i;
 	bool		done = false;

@@ -353,13 +353,13 @@ cb_pool_open_chunk(void)
 
 /*
  * Called by whoever gave up the last hold; the chunk is RETIRED.  With a shared
- * run's directory its members go.  Waits for nothing.
+ * component's directory its members go.  Waits for nothing.
  */
 void
 cb_pool_free_chunk(CbPoolChunk *chunk)
 {
 	if (chunk->is_directory)
-		cb_shared_run_free_members(chunk);
+		cb_directory_free_members(chunk);
 	cb_chunk_set_state(&chunk->chunk, CB_CHUNK_FREE);
 	cb_freelist_push(&cb_pool->free_chunks, chunk->number);
 }

@@ -6,7 +6,7 @@
  * Entries are routed first, with no lock.  Then, for as many as go to one page
  * of the journal, under the bucket set's publish lock and the append lock:
  *
- *	1. see that attachment and ranges are those that the routing knew, and that
+ *	1. see that attachment and bounds are those that the routing knew, and that
  *	   the journal's head is where the last publication left it;
  *	2. make room in the buckets, by opening chunks.  Only holders of the
  *	   publish lock open, fill or seal the chunk that takes entries, so the
@@ -187,7 +187,7 @@ cb_publish_count_fitting(const CbPoolChunk *active, const CbSortEntry *entries,
 	return i;
 }
 
-/* The end of the run of entries from i on that go to the same bucket. */
+/* The end of the entries from i on that go to the same bucket. */
 static inline int
 cb_publish_group_end(const CbPublish *pub, int i, int end)
 {

@@ -105,7 +105,7 @@ cb_route_find(Oid indexoid)
 }
 
 /*
- * A router with one user and room for so many ranges; it lives until the last
+ * A router with one user and room for so many buckets; it lives until the last
  * cb_route_unref().
  */
 static CbRouter *
@@ -205,8 +205,8 @@ cb_route_fence(const CbRouter *router, uint32 i)
 }
 
 /*
- * Copies the ranges, and which they are, all of one moment: set->lock is held.
- * False: there are more than the router has room for.
+ * Copies the bounds, and which buckets they are, all of one moment: set->lock
+ * is held.  False: there are more than the router has room for.
  */
 static bool
 cb_route_copy(CbRouter *router, const CbBucketSet *set)
@@ -241,9 +241,9 @@ cb_route_note_numbers(CbRouter *router)
 }
 
 /*
- * A router of the ranges as they are, with one use, the caller's; NULL: the index
- * is not attached.  No LWLock is held; shares set->lock for a moment, in which
- * nothing is allocated, so the number of buckets is guessed before it.
+ * A router of the bounds as they are, with one use, the caller's; NULL: the
+ * index is not attached.  No LWLock is held; shares set->lock for a moment, in
+ * which nothing is allocated, so the number of buckets is guessed before it.
  */
 static CbRouter *
 cb_route_read(Relation rel, CbBucketSet *set)

@@ -172,7 +172,7 @@ cb_bucket_retire(CbBucketSet *set, CbPoolChunk **chunks, int n)
 		if (bucket->set == set->number)
 			cb_seal_unlink_all(bucket, &chunks[i], 1, now);
 	}
-	/* ranges that were split list their chunks more than once */
+	/* buckets that were split list their chunks more than once */
 	for (uint32 i = 0; i < set->nbuckets && cb_seal_is_listed(chunks, n); i++)
 		cb_seal_unlink_all(&cb_pool_buckets[set->buckets[i]], chunks, n, now);
 	LWLockRelease(&set->lock);

@@ -37,7 +37,7 @@
  *	- A publication holds the publish lock and not the bucket set's.  It is
  *	  always taken exclusively: by publications, seals, and changes of the
  *	  bucket set.  Those who wait for it hold nothing of the bucket set, and are
- *	  woken in turn.  State and ranges are changed under both locks, so they
+ *	  woken in turn.  State and bounds are changed under both locks, so they
  *	  stand still for publications and for readers, without either waiting for
  *	  the other.
  *	- Whoever shares the bucket set's lock waits for buckets' locks only, whose
@@ -52,7 +52,7 @@
  *	  insertion that attaches.
  *	- A scan waits for the publish lock once, at its session's first use of an
  *	  attachment, and changes the bucket set only if that turns out to be
- *	  another file's; and as the builder of the shared copy, once for each run.
+ *	  another file's; and as the builder of the shared copy, once for each component.
  *
  *-------------------------------------------------------------------------
  */
@@ -191,9 +191,10 @@ cb_set_unlock(CbBucketSet *set)
 }
 
 /*
- * To be called before the ranges are changed, or the buckets given up; both locks
- * are held, EXCL.  Whoever reads a list without a lock, and finds in it what is
- * stored after this, finds the count raised, too (cb_view_has_nothing()).
+ * To be called before the bounds are changed, or the buckets given up; both
+ * locks are held, EXCL.  Whoever reads a list without a lock, and finds in it
+ * what is stored after this, finds the count raised, too
+ * (cb_view_has_nothing()).
  */
 void
 cb_set_begin_change(CbBucketSet *set)
@@ -866,7 +867,7 @@ cb_attach_lock(void *arg)
 
 /*
  * Makes the list of buckets, which have no chunks; fewer than wanted if they
- * run out, false if there are none at all.  Both locks are held, and ranges are
+ * run out, false if there are none at all.  Both locks are held, and bounds are
  * being changed; waits for nothing, cannot fail.
  */
 static bool
@@ -992,12 +993,12 @@ cb_attach_thin_fences(CbAttach *attach, int max)
  * can be raised; no LWLock is held, no comparison runs.
  */
 static void
-cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber ranges)
+cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber range_root)
 {
 	int			max = cb_attach_count_buckets() - 1;
 
-	if (ranges != 0)
-		attach->fences = cb_range_separators(kd->rel, ranges,
+	if (range_root != 0)
+		attach->fences = cb_range_separators(kd->rel, range_root,
 											 CB_BUCKET_FENCE_SIZE,
 											 &attach->nfences);
 	cb_attach_thin_fences(attach, max);

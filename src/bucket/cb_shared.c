@@ -6,25 +6,27 @@
  * Who scans an index whose buckets lack a part of the journal (on a standby,
  * after a restart, without buckets) needs that part in order.  Up to a few
  * pages of it a backend reads by itself (cb_copy.c).  What is more goes into
- * the shared copy, in the pool: a list of runs (cb_shared_run.c), which
- * together have all entries from the tail up to a position, "upto".
+ * the shared copy, in the pool: a list of components (cb_shared_component.c),
+ * which together have all entries from the tail up to a position, "upto".
  *
  * One process at a time, the copy's builder, adds what has been appended since,
- * in pieces that it sorts in memory of its own, as further runs, and merges
- * runs when they become many.  Others wait for it, but not for long: a builder
- * runs comparisons, and these may wait for what the waiting process holds.  Or
- * they look through the journal meanwhile for what they want.
+ * in pieces that it sorts in memory of its own, as further components, and
+ * merges components when they become many.  Others wait for it, but not for
+ * long: a builder runs comparisons, and these may wait for what the waiting
+ * process holds.  Or they look through the journal meanwhile for what they
+ * want.
  *
  * Why a scan misses nothing (I1, I11).  It takes "upto" first, then the tail,
  * and reads from the greater of them on by itself.  For each window it pins the
- * runs that the copy has then, and sees that they still reach from its tail up
- * to where it began.  What a builder finds below a later tail it leaves out:
- * that need not be where the scan looks, which may know of no range buffers
- * then, or not have read the journal so far that it meets what was appended
- * again.  So the scan begins anew, with the tail and all that goes with it; it
- * does so as well if its own tail is older than the copy's (I11_SHAREDTAIL).
- * Positions count for one build in one file, to which the bucket set belongs;
- * what was read of a page with the expected number stays true.
+ * components that the copy has then, and sees that they still reach from its
+ * tail up to where it began.  What a builder finds below a later tail it leaves
+ * out: that need not be where the scan looks, which may know of no range
+ * buffers then, or not have read the journal so far that it meets what was
+ * appended again.  So the scan begins anew, with the tail and all that goes
+ * with it; it does so as well if its own tail is older than the copy's
+ * (I11_SHAREDTAIL).  Positions count for one build in one file, to which the
+ * bucket set belongs; what was read of a page with the expected number stays
+ * true.
  *
  * Why it returns nothing wrong: an entry can outlive its row only below the
  * tail, as VACUUM truncates before it removes (I4), and what lies below the
@@ -43,9 +45,10 @@
  * After an error, or the end of the process, what is listed stays, and what is
  * not is freed with the slot; after a kill all shared memory begins anew.
  *
- * Locks: comparisons run, pages are read and memory is allocated with none held.
- * Then both locks of the bucket set are taken, for a few stores and the chunks of
- * runs that go.  Readers share set->lock for as long as it takes to pin 8 runs.
+ * Locks: comparisons run, pages are read and memory is allocated with none
+ * held.  Then both locks of the bucket set are taken, for a few stores and the
+ * chunks of components that go.  Readers share set->lock for as long as it
+ * takes to pin 8 components.
  *
  * Who needs what a builder is at waits, for a second at most.  Then, or where
  * the pool has no room, a scan reads the rest by itself (cb_copy.c).  A scan
@@ -105,14 +108,14 @@ typedef struct CbSharedBuild
 /* the bucket set of the copy that this backend builds, or NULL */
 static CbBucketSet *cb_shared_building = NULL;
 
-/* ---------- the list of runs ---------- */
+/* ---------- the list of components ---------- */
 
 /*
- * Lets go of a run that was listed; both locks are held.  Who has it pinned keeps
- * it; the last one frees it.  Waits for nothing, cannot fail.
+ * Lets go of a component that was listed; both locks are held.  Who has it
+ * pinned keeps it; the last one frees it.  Waits for nothing, cannot fail.
  */
 static void
-cb_shared_drop_run(uint32 directory)
+cb_shared_drop_component(uint32 directory)
 {
 	CbPoolChunk *chunk = &cb_pool_chunks[directory];
 
@@ -121,16 +124,16 @@ cb_shared_drop_run(uint32 directory)
 }
 
 /*
- * Gives the copy up.  Who has runs pinned keeps them; a builder finds out.
- * Both locks of the bucket set are held.  Cannot fail.
+ * Gives the copy up.  Who has components pinned keeps them; a builder finds
+ * out.  Both locks of the bucket set are held.  Cannot fail.
  */
 void
 cb_shared_forget(CbBucketSet *set)
 {
 	CbSharedCopy *copy = &set->copy;
 
-	while (copy->nruns > 0)
-		cb_shared_drop_run(copy->runs[--copy->nruns]);
+	while (copy->ncomponents > 0)
+		cb_shared_drop_component(copy->components[--copy->ncomponents]);
 	copy->upto = copy->tail = 0;
 	copy->block = InvalidBlockNumber;
 	copy->full.seq = 0;
@@ -140,14 +143,14 @@ cb_shared_forget(CbBucketSet *set)
 
 /*
  * Gives the relation's copy up if nobody needs it: all that it has is below the
- * tail, and so in lower levels, or the buckets have what lies above.  Waits for
+ * tail, and so in lower tiers, or the buckets have what lies above.  Waits for
  * both locks of the bucket set; no LWLock is held on entry.
  */
 void
 cb_shared_forget_below(CbBucketSet *set, Relation rel, CbPos tail)
 {
 	set->copy.asked_at = 0;
-	if (set->copy.nruns == 0)
+	if (set->copy.ncomponents == 0)
 		return;
 	(void) cb_set_lock(set, true);
 	if (cb_set_is_current(set, rel) &&
@@ -172,7 +175,7 @@ cb_shared_evict(const CbBucketSet *keep, bool idle)
 	{
 		CbBucketSet *set = &cb_pool_sets[i];
 
-		if (set != keep && set->copy.nruns > 0 &&
+		if (set != keep && set->copy.ncomponents > 0 &&
 			(oldest == NULL || set->used_at < oldest->used_at))
 			oldest = set;
 	}
@@ -206,8 +209,8 @@ cb_shared_lock(const CbSharedBuild *build)
 /*
  * Leaves out what the tail has passed, and finds out where to go on.  False:
  * the copy has been given up.  The tail is read before the locks are taken, so
- * it may have moved on since: then a run is kept that need not be.  Errors can be
- * raised; both locks are held for a moment.
+ * it may have moved on since: then a component is kept that need not be.
+ * Errors can be raised; both locks are held for a moment.
  */
 static bool
 cb_shared_look(CbSharedBuild *build)
@@ -219,14 +222,14 @@ cb_shared_look(CbSharedBuild *build)
 	cb_rel_read_meta(build->kd->rel, NULL, &meta);
 	if (!cb_shared_lock(build))
 		return false;
-	for (uint32 i = 0; i < copy->nruns; i++)
+	for (uint32 i = 0; i < copy->ncomponents; i++)
 	{
-		if (cb_shared_run(copy->runs[i])->max_pos < meta.journal_tail)
-			cb_shared_drop_run(copy->runs[i]);
+		if (cb_directory(copy->components[i])->max_pos < meta.journal_tail)
+			cb_shared_drop_component(copy->components[i]);
 		else
-			copy->runs[kept++] = copy->runs[i];
+			copy->components[kept++] = copy->components[i];
 	}
-	copy->nruns = kept;
+	copy->ncomponents = kept;
 	copy->tail = meta.journal_tail;
 	if (copy->upto < meta.journal_tail || copy->block == InvalidBlockNumber)
 	{
@@ -244,10 +247,10 @@ cb_shared_look(CbSharedBuild *build)
 }
 
 /*
- * Puts a run, if any, in the place of the newest n, and notes how far the copy
- * reaches.  False: it has been given up.  The list takes a hold of its own; the
- * builder's goes with its slot.  Both locks are held for a moment, in which
- * readers find the old runs or the new one.
+ * Puts a component, if any, in the place of the newest n, and notes how far the
+ * copy reaches.  False: it has been given up.  The list takes a hold of its
+ * own; the builder's goes with its slot.  Both locks are held for a moment, in
+ * which readers find the old components or the new one.
  */
 static bool
 cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
@@ -257,11 +260,11 @@ cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
 	if (!cb_shared_lock(build))
 		return false;
 	while (n-- > 0)
-		cb_shared_drop_run(copy->runs[--copy->nruns]);
-	if (directory != NULL && cb_shared_run(directory->number)->nentries > 0)
+		cb_shared_drop_component(copy->components[--copy->ncomponents]);
+	if (directory != NULL && cb_directory(directory->number)->nentries > 0)
 	{
 		cb_chunk_hold(&directory->chunk);
-		copy->runs[copy->nruns++] = directory->number;
+		copy->components[copy->ncomponents++] = directory->number;
 	}
 	copy->upto = build->upto;
 	copy->block = build->block;
@@ -272,14 +275,14 @@ cb_shared_install(const CbSharedBuild *build, CbPoolChunk *directory, uint32 n)
 }
 
 /*
- * Pins the newest runs that are to be merged into one: as many as are not much
- * longer than those before them together, two at least.  Returns how many; 0:
- * the copy has been given up, or one run cannot have what two have.  The slot has
- * room for the pins.  While they are merged nobody else changes the list but to
- * give it up, as there is one builder.
+ * Pins the newest components that are to be merged into one: as many as are not
+ * much longer than those before them together, two at least.  Returns how many;
+ * 0: the copy has been given up, or one component cannot have what two have.
+ * The slot has room for the pins.  While they are merged nobody else changes
+ * the list but to give it up, as there is one builder.
  */
 static int
-cb_shared_pin_newest(const CbSharedBuild *build, const CbSharedRun **runs)
+cb_shared_pin_newest(const CbSharedBuild *build, const CbDirectory **components)
 {
 	CbSharedCopy *copy = &build->set->copy;
 	uint64		sum = 0;
@@ -288,44 +291,44 @@ cb_shared_pin_newest(const CbSharedBuild *build, const CbSharedRun **runs)
 
 	if (!cb_shared_lock(build))
 		return 0;
-	while (n < copy->nruns)
+	while (n < copy->ncomponents)
 	{
-		uint32		directory = copy->runs[copy->nruns - 1 - n];
+		uint32		directory = copy->components[copy->ncomponents - 1 - n];
 
-		runs[n] = cb_shared_run(directory);
-		nmembers += runs[n]->nmembers;
-		if (nmembers > cb_shared_run_max_members() ||
-			(n >= 2 && runs[n]->nentries > 2 * sum))
+		components[n] = cb_directory(directory);
+		nmembers += components[n]->nmembers;
+		if (nmembers > cb_directory_max_members() ||
+			(n >= 2 && components[n]->nentries > 2 * sum))
 			break;
 		cb_slot_pin(&cb_pool_chunks[directory]);
-		sum += runs[n++]->nentries;
+		sum += components[n++]->nentries;
 	}
 	cb_set_unlock(build->set);
 	return n >= 2 ? n : 0;
 }
 
 /*
- * Makes the runs fewer; false: there is no room, or no copy any more.  No lock is
- * held; comparisons run.
+ * Makes the components fewer; false: there is no room, or no copy any more.  No
+ * lock is held; comparisons run.
  */
 static bool
 cb_shared_merge(const CbSharedBuild *build)
 {
-	const CbSharedRun *runs[CB_SHARED_MAX_RUNS];
-	int			n = cb_shared_pin_newest(build, runs);
+	const CbDirectory *components[CB_SHARED_MAX_COMPONENTS];
+	int			n = cb_shared_pin_newest(build, components);
 	CbPoolChunk *merged;
 
 	if (n == 0)
 		return false;
 	CB_TEST_POINT("shared-merge");
-	merged = cb_shared_run_merge(build->kd, build->set, runs, n, build->tail);
+	merged = cb_shared_merge_components(build->kd, build->set, components, n, build->tail);
 	return merged != NULL && cb_shared_install(build, merged, n);
 }
 
 /*
  * Journal pages that are sorted at a time: what so many times work_mem takes,
- * where short entries have three times their place in the journal, and a run, in
- * which they have less than twice that.
+ * where short entries have three times their place in the journal, and a
+ * component, in which they have less than twice that.
  */
 #define CB_SHARED_FACTOR		2
 #define CB_SHARED_PLACES		3
@@ -334,16 +337,16 @@ cb_shared_merge(const CbSharedBuild *build)
 
 /*
  * How many pages of the journal are sorted at a time: what memory takes, but no
- * more than a run of the pool can have.
+ * more than a component of the pool can have.
  */
 static uint64
 cb_shared_piece(void)
 {
 	uint64		memory = (uint64) work_mem * 1024 * CB_SHARED_FACTOR / CB_SHARED_PLACES / BLCKSZ;
-	uint64		run = (uint64) cb_shared_run_max_members() * cb_pool->chunk_size /
+	uint64		component = (uint64) cb_directory_max_members() * cb_pool->chunk_size /
 		2 / BLCKSZ;
 
-	return Max(Min(Min(memory, run), CB_SHARED_MAX_PAGES), CB_SHARED_MIN_PAGES);
+	return Max(Min(Min(memory, component), CB_SHARED_MAX_PAGES), CB_SHARED_MIN_PAGES);
 }
 
 /*
@@ -378,7 +381,7 @@ cb_shared_add_piece(CbSharedBuild *build, bool *more)
 	if (sorted->n > 0)
 	{
 		cb_sorted_finish(build->kd, sorted);
-		directory = cb_shared_run_write(build->kd, build->set, sorted);
+		directory = cb_shared_write(build->kd, build->set, sorted);
 		if (directory == NULL)
 			return false;
 	}
@@ -392,8 +395,8 @@ cb_shared_add_piece(CbSharedBuild *build, bool *more)
 }
 
 /*
- * Goes on with the copy: merges runs, if there can be no more of them, or adds
- * a piece.  *more: there is more to do.  False: as cb_shared_add_piece().
+ * Goes on with the copy: merges components, if there can be no more of them, or
+ * adds a piece.  *more: there is more to do.  False: as cb_shared_add_piece().
  */
 static bool
 cb_shared_go_on(CbSharedBuild *build, bool *more)
@@ -403,7 +406,7 @@ cb_shared_go_on(CbSharedBuild *build, bool *more)
 		return false;
 	if (build->block == InvalidBlockNumber || build->upto >= build->limit)
 		return true;
-	if (build->set->copy.nruns < CB_SHARED_MAX_RUNS)
+	if (build->set->copy.ncomponents < CB_SHARED_MAX_COMPONENTS)
 		return cb_shared_add_piece(build, more);
 	*more = true;
 	return cb_shared_merge(build);
@@ -607,7 +610,7 @@ cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms)
 	if (set != NULL && set == cb_shared_building)
 		cb_report_reentry(kd->rel);
 	if (set == NULL || cb_shared_building != NULL || cb_shared_has_failed(set) ||
-		!cb_slot_has_room(CB_SHARED_MAX_RUNS + 1, 0))
+		!cb_slot_has_room(CB_SHARED_MAX_COMPONENTS + 1, 0))
 		return false;
 	if (!cb_shared_begin_build(set))
 		return slice_ms == 0 && cb_shared_wait(set);
@@ -700,7 +703,7 @@ cb_shared_end(Relation rel, BlockNumber *block)
 	CbPos		upto = 0;
 
 	if (set == NULL || set->copy.upto == 0 ||
-		!cb_slot_has_room(CB_SHARED_MAX_RUNS, 0))
+		!cb_slot_has_room(CB_SHARED_MAX_COMPONENTS, 0))
 		return 0;
 	if (cb_set_is_first_copy(rel))
 		cb_shared_check(rel, set);
@@ -715,14 +718,14 @@ cb_shared_end(Relation rel, BlockNumber *block)
 }
 
 /*
- * Pins the copy's runs for a window of a scan that has read this tail, and the
- * journal by itself from the position on, cb_shared_end()'s; 0: all of it.
- * False: the copy does not reach as far any more, to either side, or the slot
- * has no room; the scan begins anew.  Runs whose entries are all below the tail
- * are left out.
+ * Pins the copy's components for a window of a scan that has read this tail,
+ * and the journal by itself from the position on, cb_shared_end()'s; 0: all of
+ * it.  False: the copy does not reach as far any more, to either side, or the
+ * slot has no room; the scan begins anew.  Components whose entries are all
+ * below the tail are left out.
  *
  * Takes set->lock, shared, for a moment.  The slot's mark from before releases
- * the runs.
+ * the components.
  */
 bool
 cb_shared_pin(Relation rel, CbPos from, CbPos tail, CbSharedView *view)
@@ -731,24 +734,24 @@ cb_shared_pin(Relation rel, CbPos from, CbPos tail, CbSharedView *view)
 	CbSharedCopy *copy;
 	bool		reaches;
 
-	view->nruns = 0;
+	view->ncomponents = 0;
 	if (from <= tail)
 		return true;
 	set = cb_set_find(rel);
-	if (set == NULL || !cb_slot_has_room(CB_SHARED_MAX_RUNS, 0))
+	if (set == NULL || !cb_slot_has_room(CB_SHARED_MAX_COMPONENTS, 0))
 		return false;
 	copy = &set->copy;
 	cb_set_share(set);
 	reaches = cb_set_is_current(set, rel) && copy->upto >= from &&
 		copy->tail <= tail;
-	for (int i = copy->nruns - 1; reaches && i >= 0; i--)
+	for (int i = copy->ncomponents - 1; reaches && i >= 0; i--)
 	{
-		CbSharedRun *run = cb_shared_run(copy->runs[i]);
+		CbDirectory *component = cb_directory(copy->components[i]);
 
-		if (run->max_pos < tail)
+		if (component->max_pos < tail)
 			continue;
-		cb_slot_pin(&cb_pool_chunks[copy->runs[i]]);
-		view->runs[view->nruns++] = run;
+		cb_slot_pin(&cb_pool_chunks[copy->components[i]]);
+		view->components[view->ncomponents++] = component;
 	}
 	LWLockRelease(&set->lock);
 	if (reaches)

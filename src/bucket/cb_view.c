@@ -34,7 +34,7 @@
  *	  in the tree or in a run, which are read later (I1, I2).  That there
  *	  are runs (spills) is read after the list, and before what follows
  *	  (I2_SPILLS).
- *	- Changes of the ranges, and giving the buckets up, are counted in
+ *	- Changes of the bounds, and giving the buckets up, are counted in
  *	  layout_gen before anything is changed, with a write barrier; attach_id
  *	  is 0 before that, and is never used again.  Both are looked at after
  *	  the list, behind a read barrier: whoever has met a part of a change
@@ -96,7 +96,7 @@ cb_view_read_positions(CbBucketView *view)
  * False: it may have something, or it is being changed.
  *
  * The list is that of one moment, if no chunk was taken out of it meanwhile, and
- * the ranges are still those that led to it.  What is added meanwhile has been
+ * the bounds are still those that led to it.  What is added meanwhile has been
  * published since the scan began, or comes from the journal, of which the
  * positions tell, as they were before.  A chunk that is listed is not used for
  * anything else.
@@ -497,7 +497,7 @@ cb_view_is_between(const CbKeyDesc *kd, IndexTuple itup, const CbBound *lo,
 }
 
 /*
- * Puts an unsorted entry into its place among the n of the range; order is the
+ * Puts an unsorted entry into its place among the n of these; order is the
  * reader's own, and has room for it.  Comparisons run.
  */
 static void
@@ -527,13 +527,13 @@ cb_view_has_unsorted(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 }
 
 /*
- * A copy of the range of the run, with what the unsorted part has between the
- * bounds; palloc'd in the current context.  Comparisons run.
+ * The places of what lies between the bounds, of the sorted part and of the
+ * rest, in order; palloc'd in the current context.  Comparisons run.
  */
 static void
 cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 				uint32 nsorted, const CbBound *lo, const CbBound *hi,
-				CbChunkRange *range)
+				CbChunkPlaces *places)
 {
 	CbViewProbe low = {.kd = kd,.bound = lo};
 	CbViewProbe high = {.kd = kd,.bound = hi};
@@ -551,20 +551,20 @@ cb_view_collect(const CbKeyDesc *kd, const CbChunk *chunk, uint32 count,
 		if (cb_view_is_between(kd, (IndexTuple) cb_chunk_entry(chunk, i), lo, hi))
 			cb_view_insert(kd, chunk, order, n++, cb_chunk_item(chunk, i)->place);
 	}
-	range->order = order;
-	range->stride = 1;
-	range->n = n;
-	range->open = false;
+	places->order = order;
+	places->stride = 1;
+	places->n = n;
+	places->open = false;
 }
 
 /*
- * The run from the near bound on, as it stands in chunk i: while that is pinned
- * nobody else installs another order.  Comparisons run.
+ * The sorted part from the near bound on, as it stands in chunk i: while that
+ * is pinned nobody else installs another order.  Comparisons run.
  */
 static void
-cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
-					   const CbBound *near, ScanDirection dir,
-					   CbChunkRange *range)
+cb_view_point_into_sorted(const CbKeyDesc *kd, CbBucketView *view, int i,
+						  const CbBound *near, ScanDirection dir,
+						  CbChunkPlaces *places)
 {
 	CbViewProbe probe = {.kd = kd,.bound = near};
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
@@ -573,35 +573,35 @@ cb_view_point_into_run(const CbKeyDesc *kd, CbBucketView *view, int i,
 									   &probe);
 	uint32		from = ScanDirectionIsForward(dir) ? left : 0;
 
-	range->n = ScanDirectionIsForward(dir) ? nsorted - left : left;
-	range->open = true;
-	range->stride = -(int) (sizeof(CbItem) / sizeof(uint16));
-	range->order = range->n > 0 ? &cb_chunk_item(chunk, from)->order : NULL;
+	places->n = ScanDirectionIsForward(dir) ? nsorted - left : left;
+	places->open = true;
+	places->stride = -(int) (sizeof(CbItem) / sizeof(uint16));
+	places->order = places->n > 0 ? &cb_chunk_item(chunk, from)->order : NULL;
 }
 
 /*
- * The part between the bounds of an order of all entries, which the range points
+ * The part between the bounds of an order of all entries, which *places points
  * into from here on.  Comparisons run.
  */
 static void
 cb_view_limit_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
 					uint32 n, const CbBound *lo, const CbBound *hi,
-					CbChunkRange *range)
+					CbChunkPlaces *places)
 {
 	CbViewProbe low = {.kd = kd,.bound = lo};
 	CbViewProbe high = {.kd = kd,.bound = hi};
 	uint32		from = cb_view_search_order(chunk, order, n, &low);
 
-	range->order = order + from;
-	range->stride = 1;
-	range->n = cb_view_search_order(chunk, order, n, &high) - from;
-	range->open = false;
+	places->order = order + from;
+	places->stride = 1;
+	places->n = cb_view_search_order(chunk, order, n, &high) - from;
+	places->open = false;
 }
 
 /*
- * The entries of chunk i of the view between two bounds, or, if range->open,
+ * The entries of chunk i of the view between two bounds, or, if places->open,
  * from the near one on.  What is palloc'd, in the current memory context, and
- * the chunk, must stay while the range is used.  Comparison functions run,
+ * the chunk, must stay while *places is used.  Comparison functions run,
  * with no lock held.
  *
  * A chunk that is sorted here needs set->lock for a moment, exclusively only
@@ -609,24 +609,24 @@ cb_view_limit_order(const CbKeyDesc *kd, const CbChunk *chunk, uint16 *order,
  * on entry.
  */
 void
-cb_bucket_view_range(const CbKeyDesc *kd, CbBucketView *view, int i,
-					 const CbBound *lo, const CbBound *hi, ScanDirection dir,
-					 CbChunkRange *range)
+cb_bucket_view_entries(const CbKeyDesc *kd, CbBucketView *view, int i,
+					   const CbBound *lo, const CbBound *hi, ScanDirection dir,
+					   CbChunkPlaces *places)
 {
 	const CbChunk *chunk = &view->chunks[i].chunk->chunk;
 	uint32		count = view->chunks[i].count;
 	uint16	   *order = NULL;
 
-	range->n = 0;
+	places->n = 0;
 	if (cb_view_should_sort(view, i))
 		order = cb_view_sort(kd, view, i);
 	if (order != NULL)
-		cb_view_limit_order(kd, chunk, order, count, lo, hi, range);
+		cb_view_limit_order(kd, chunk, order, count, lo, hi, places);
 	else if (cb_view_has_unsorted(kd, chunk, count, view->chunks[i].nsorted, lo, hi))
 		cb_view_collect(kd, chunk, count, view->chunks[i].nsorted, lo, hi,
-						range);
+						places);
 	else
-		cb_view_point_into_run(kd, view, i,
-							   ScanDirectionIsForward(dir) ? lo : hi, dir,
-							   range);
+		cb_view_point_into_sorted(kd, view, i,
+								  ScanDirectionIsForward(dir) ? lo : hi, dir,
+								  places);
 }

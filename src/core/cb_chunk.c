@@ -22,9 +22,10 @@
 
 #include "core/cb_assert.h"
 
-#define CB_CHUNK_MIN_RUN	8	/* shorter runs are filled up by insertion */
-#define CB_CHUNK_MAX_RUNS	20	/* each is at least twice the next one */
-#define CB_CHUNK_GALLOP		6	/* run/rest from which on searching pays */
+#define CB_CHUNK_MIN_PIECE	8	/* shorter pieces are filled up by insertion */
+#define CB_CHUNK_MAX_PIECES	20	/* each is at least twice the next one */
+#define CB_CHUNK_GALLOP		6	/* sorted part/rest from which on searching
+								 * pays */
 
 /* what a sort needs at hand */
 typedef struct CbChunkSort
@@ -36,11 +37,11 @@ typedef struct CbChunkSort
 } CbChunkSort;
 
 /* a sorted piece of the rest */
-typedef struct CbChunkRun
+typedef struct CbChunkPiece
 {
 	uint32_t	start;
 	uint32_t	len;
-} CbChunkRun;
+} CbChunkPiece;
 
 /* The life of a chunk. */
 static inline bool
@@ -140,7 +141,7 @@ cb_chunk_after(const CbChunkSort *s, uint16_t a, uint16_t b)
 					  s->arg) > 0;
 }
 
-/* The place of the entry of this rank of the run. */
+/* The place of the entry of this rank of the sorted part. */
 static inline uint16_t
 cb_chunk_ranked(const CbChunkSort *s, uint32_t rank)
 {
@@ -152,7 +153,7 @@ cb_chunk_ranked(const CbChunkSort *s, uint32_t rank)
  * so there are such.
  */
 static uint32_t
-cb_chunk_find_run(const CbChunkSort *s, const uint16_t *places, uint32_t n)
+cb_chunk_find_piece(const CbChunkSort *s, const uint16_t *places, uint32_t n)
 {
 	uint32_t	len = 1;
 
@@ -210,58 +211,59 @@ cb_chunk_merge(const CbChunkSort *s, uint16_t *places, uint32_t left,
 	memcpy(places + k, s->scratch + i, (left - i) * sizeof(uint16_t));
 }
 
-/* Merges the last two runs into one. */
+/* Merges the last two pieces into one. */
 static void
-cb_chunk_pop_run(const CbChunkSort *s, uint16_t *places, CbChunkRun *runs,
-				 int *nruns)
+cb_chunk_pop_piece(const CbChunkSort *s, uint16_t *places, CbChunkPiece *pieces,
+				   int *npieces)
 {
-	CbChunkRun *a = &runs[*nruns - 2];
-	CbChunkRun *b = &runs[*nruns - 1];
+	CbChunkPiece *a = &pieces[*npieces - 2];
+	CbChunkPiece *b = &pieces[*npieces - 1];
 
 	cb_chunk_merge(s, places + a->start, a->len, a->len + b->len);
 	a->len += b->len;
-	(*nruns)--;
+	(*npieces)--;
 }
 
 /*
- * Merge sort of the rest from the runs it is made of.  A run is merged with
+ * Merge sort of the rest from the pieces it is made of.  A piece is merged with
  * the one before unless that is twice as long: so few wait at any time.
  */
 static void
 cb_chunk_sort_rest(const CbChunkSort *s, uint16_t *places, uint32_t n)
 {
-	CbChunkRun	runs[CB_CHUNK_MAX_RUNS];
-	int			nruns = 0;
+	CbChunkPiece pieces[CB_CHUNK_MAX_PIECES];
+	int			npieces = 0;
 	uint32_t	start = 0;
 
 	while (start < n)
 	{
-		uint32_t	len = cb_chunk_find_run(s, places + start, n - start);
+		uint32_t	len = cb_chunk_find_piece(s, places + start, n - start);
 		uint32_t	full = n - start;
 
-		if (full > CB_CHUNK_MIN_RUN)
-			full = CB_CHUNK_MIN_RUN;
+		if (full > CB_CHUNK_MIN_PIECE)
+			full = CB_CHUNK_MIN_PIECE;
 		if (len < full)
 		{
 			cb_chunk_insert(s, places + start, len, full);
 			len = full;
 		}
-		runs[nruns].start = start;
-		runs[nruns].len = len;
-		nruns++;
+		pieces[npieces].start = start;
+		pieces[npieces].len = len;
+		npieces++;
 		start += len;
 
-		while (nruns > 1 && runs[nruns - 2].len < 2 * runs[nruns - 1].len)
-			cb_chunk_pop_run(s, places, runs, &nruns);
-		assert(nruns < CB_CHUNK_MAX_RUNS);
+		while (npieces > 1 && pieces[npieces - 2].len < 2 * pieces[npieces - 1].len)
+			cb_chunk_pop_piece(s, places, pieces, &npieces);
+		assert(npieces < CB_CHUNK_MAX_PIECES);
 	}
-	while (nruns > 1)
-		cb_chunk_pop_run(s, places, runs, &nruns);
+	while (npieces > 1)
+		cb_chunk_pop_piece(s, places, pieces, &npieces);
 }
 
 /*
- * The first rank >= from of the run whose entry comes after the other: by
- * steps that double, then by halving.  Equal entries of the run are older.
+ * The first rank >= from of the sorted part whose entry comes after the other:
+ * by steps that double, then by halving.  Equal entries of the sorted part are
+ * older.
  */
 static uint32_t
 cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
@@ -292,7 +294,7 @@ cb_chunk_gallop(const CbChunkSort *s, uint32_t from, uint32_t to,
 	return low;
 }
 
-/* As gallop, one by one: for a run that is not much longer than the rest. */
+/* As gallop, one by one: for a sorted part that is not much longer than the rest. */
 static uint32_t
 cb_chunk_walk(const CbChunkSort *s, uint32_t from, uint32_t to,
 			  uint16_t place)
@@ -336,7 +338,7 @@ cb_chunk_merge_rest(const CbChunkSort *s, uint16_t *order, uint32_t nsorted,
  * comparison may longjmp.  Stable: equal entries keep the order in which they
  * were appended.
  *
- * The rest is sorted by a natural merge sort, of the runs that it comes in;
+ * The rest is sorted by a natural merge sort, of the pieces that it comes in;
  * where the sorted part is much longer, the rest's places in it are found by
  * exponential search.
  */
@@ -370,7 +372,7 @@ cb_chunk_install_order(CbChunk *chunk, const uint16_t *order, uint32_t n)
 	cb_store_release(&chunk->nsorted, n);
 }
 
-/* Does the entry of this rank of the run lie left of the bound? */
+/* Does the entry of this rank of the sorted part lie left of the bound? */
 static inline bool
 cb_chunk_is_left(const CbChunk *chunk, uint32_t rank, cb_chunk_probe probe,
 				 void *arg)

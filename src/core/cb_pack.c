@@ -267,7 +267,7 @@ cb_pack_end(CbPackWriter *writer)
 /* how the TIDs of a block are stored */
 typedef struct CbPackTidForm
 {
-	uint64_t	base;
+	uint64_t	ref;
 	uint32_t	width;
 	bool		tight;
 } CbPackTidForm;
@@ -315,8 +315,8 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
 	how = cb_pack_choose_tids(least, most, n, offset_bits);
 	block->start = (uint16_t) start;
 	block->data = (uint16_t) writer->pos;
-	block->heap_base_low = (uint16_t) (least >> 16);
-	block->heap_base_high = (uint16_t) (least >> 32);
+	block->heap_ref_low = (uint16_t) (least >> 16);
+	block->heap_ref_high = (uint16_t) (least >> 32);
 	block->tid_bits = (uint8_t) (how.tight ? CB_PACK_TIGHT + how.width :
 								 how.width - offset_bits);
 	block->kind = (uint8_t) kind;
@@ -329,7 +329,7 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
 		writer->out[writer->pos++] = (unsigned char) (least >> 8);
 	}
 	for (uint32_t k = 0; k < n; k++)
-		numbers[k] = cb_pack_tid_number(tids[k], offset_bits) - how.base;
+		numbers[k] = cb_pack_tid_number(tids[k], offset_bits) - how.ref;
 	cb_pack_put_bits(writer, numbers, n, how.width);
 	return true;
 }
@@ -341,7 +341,7 @@ cb_pack_begin_block(CbPackWriter *writer, int start, int kind,
  */
 static uint32_t
 cb_pack_range(const uint64_t *words, uint32_t n, uint32_t view,
-			  uint64_t *base, bool *sorted)
+			  uint64_t *ref, bool *sorted)
 {
 	uint64_t	first = cb_pack_view(words[0], view);
 	uint64_t	last = cb_pack_view(words[n - 1], view);
@@ -363,9 +363,9 @@ cb_pack_range(const uint64_t *words, uint32_t n, uint32_t view,
 		if (round == 0 || most - least < range)
 		{
 			range = most - least;
-			*base = least ^ flip;
+			*ref = least ^ flip;
 			*sorted = (first ^ flip) + (last ^ flip) == least + most &&
-				(first == *base || last == *base);
+				(first == *ref || last == *ref);
 		}
 		if (((least ^ most) >> 63) == 0)
 			break;
@@ -378,7 +378,7 @@ cb_pack_range(const uint64_t *words, uint32_t n, uint32_t view,
 typedef struct CbPackColumnForm
 {
 	uint8_t		code;
-	uint64_t	base;
+	uint64_t	ref;
 	uint64_t	slope;			/* a signed number of 4 bytes */
 } CbPackColumnForm;
 
@@ -410,7 +410,7 @@ cb_pack_column_cost(const CbPackColumnForm *column, uint32_t n)
 		(CB_PACK_VIEW(column->code) == CB_PACK_SLOPED ? CB_PACK_SLOPE_LEN : 0);
 }
 
-/* Sets base and code of a column of this slope. */
+/* Sets reference and code of a column of this slope. */
 static void
 cb_pack_set_sloped(const uint64_t *words, uint32_t n, uint64_t slope,
 				   const CbPackLike *like, CbPackColumnForm *column)
@@ -433,7 +433,7 @@ cb_pack_set_sloped(const uint64_t *words, uint32_t n, uint64_t slope,
 		width = CB_PACK_SLOPED_WIDTH;
 	column->code = width > CB_PACK_MAX_WIDTH ? CB_PACK_RAW :
 		CB_PACK_CODE(width, CB_PACK_SLOPED);
-	column->base = first + (uint64_t) least;
+	column->ref = first + (uint64_t) least;
 	column->slope = slope;
 }
 
@@ -496,7 +496,7 @@ cb_pack_choose(const uint64_t *words, uint32_t n, const CbPackLike *like,
 		if (width < best && width <= CB_PACK_MAX_WIDTH)
 		{
 			best = width;
-			column->base = least;
+			column->ref = least;
 			column->code = CB_PACK_CODE(width, view);
 		}
 	}
@@ -522,7 +522,7 @@ cb_pack_put_column(CbPackWriter *writer, const uint64_t *words, uint32_t n,
 		return;
 	}
 	for (uint32_t k = 0; k < n; k++)
-		numbers[k] = cb_pack_view(words[k], view) - column->base;
+		numbers[k] = cb_pack_view(words[k], view) - column->ref;
 	for (uint32_t k = 0; view == CB_PACK_SLOPED && k < n; k++)
 		numbers[k] -= column->slope * cb_pack_like_position(like, k);
 	cb_pack_put_bits(writer, numbers, n, CB_PACK_WIDTH(column->code));
@@ -552,7 +552,7 @@ cb_pack_put_codes(CbPackWriter *writer, const CbPackColumnForm *columns,
 	{
 		if (columns[w].code == CB_PACK_RAW)
 			continue;
-		cb_pack_store(writer->out + writer->pos, columns[w].base);
+		cb_pack_store(writer->out + writer->pos, columns[w].ref);
 		writer->pos += 8;
 		if (CB_PACK_VIEW(columns[w].code) != CB_PACK_SLOPED)
 			continue;

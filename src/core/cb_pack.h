@@ -66,9 +66,9 @@ typedef struct CbPackReader
 	uint32_t	tids;
 	uint32_t	next;			/* where the entry after those, or the next
 								 * block, begins */
-	uint64_t	tid_base;		/* what is added to each number of its TIDs */
+	uint64_t	tid_ref;		/* what is added to each number of its TIDs */
 	uint64_t	tid_mask;
-	uint64_t	base[CB_PACK_MAX_WORDS];
+	uint64_t	ref[CB_PACK_MAX_WORDS];
 	uint64_t	mask[CB_PACK_MAX_WORDS];	/* of a word's width */
 	uint16_t	column[CB_PACK_MAX_WORDS];
 	uint8_t		code[CB_PACK_MAX_WORDS];

@@ -15,24 +15,25 @@
  *
  * A block begins with its TIDs.  A TID is a number: the heap block, then the
  * offset number in as many bits as the blob's greatest one needs.  What is
- * bit-packed is the difference to a base, in the way that takes fewer bytes:
+ * bit-packed is the difference to a reference, in the way that takes fewer
+ * bytes:
  *
- *	  wide			The base is the number of the block's least heap block with
+ *	  wide			The reference is the number of the block's least heap block with
  *					offset number 0.
- *	  tight			The base is the block's least TID; its offset number stands
+ *	  tight			The reference is the block's least TID; its offset number stands
  *					in front, in 2 bytes.  So of rows in the table's order.
  *
  * Then follow the bodies, in one of two ways:
  *
  *	  WORDS(n)		All bodies are n words of 8 bytes.  A code a word: width in
- *					bits and view; the least value a word (base, 8 bytes);
- *					then, word by word, a column of differences to the base,
+ *					bits and view; the least value a word (ref, 8 bytes);
+ *					then, word by word, a column of differences to the reference,
  *					bit-packed.  A word that gains nothing is stored raw.  The
  *					view says how a word is taken for a number so that near
  *					entries have near numbers: as it is (bigint), bytes
  *					reversed (uuid, characters), halves exchanged (two ints),
  *					or sloped: as it is, less the entry's position in the block
- *					times a slope, 4 bytes behind the base (timestamps).  If a
+ *					times a slope, 4 bytes behind the reference (timestamps).  If a
  *					word is sloped, what stands before the columns are the
  *					positions of entries that were removed: how many, and
  *					each, in a byte.  A sloped column is 8 bits wide at least.
@@ -140,8 +141,8 @@ typedef struct CbPackBlock
 {
 	uint16_t	start;			/* first entry */
 	uint16_t	data;			/* place in the blob */
-	uint16_t	heap_base_low;
-	uint16_t	heap_base_high;
+	uint16_t	heap_ref_low;
+	uint16_t	heap_ref_high;
 	uint8_t		tid_bits;		/* wide: of a heap block; else CB_PACK_TIGHT +
 								 * of a TID */
 	uint8_t		kind;
@@ -284,7 +285,7 @@ cb_pack_position(const CbPackReader *reader, uint32_t k)
 static inline uint64_t
 cb_pack_get_word(const CbPackReader *reader, uint32_t k, uint32_t w)
 {
-	uint64_t	number = reader->base[w] +
+	uint64_t	number = reader->ref[w] +
 		cb_pack_get(reader->blob + reader->column[w], k, reader->bits[w],
 					reader->mask[w]);
 	uint32_t	view = CB_PACK_VIEW(reader->code[w]);
@@ -298,8 +299,8 @@ cb_pack_get_word(const CbPackReader *reader, uint32_t k, uint32_t w)
 static inline uint64_t
 cb_pack_get_plain(const CbPackReader *reader, uint32_t k)
 {
-	return reader->base[0] + cb_pack_get(reader->blob + reader->column[0], k,
-										 reader->bits[0], reader->mask[0]);
+	return reader->ref[0] + cb_pack_get(reader->blob + reader->column[0], k,
+										reader->bits[0], reader->mask[0]);
 }
 
 /* Makes the block of entry i the one at hand; false: no such entry. */

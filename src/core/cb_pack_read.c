@@ -127,7 +127,7 @@ typedef struct CbPackTids
 	uint32_t	n;				/* its entries */
 	uint32_t	column;			/* place of the TIDs */
 	uint32_t	bits;			/* of each */
-	uint64_t	base;
+	uint64_t	ref;
 } CbPackTids;
 
 /*
@@ -155,8 +155,8 @@ cb_pack_find_block(const CbPackReader *reader, uint32_t i, CbPackTids *tids)
 	tids->n = end - block->start;
 	tids->column = block->data;
 	tids->bits = cb_pack_tid_bits(reader, block);
-	tids->base = ((uint64_t) block->heap_base_high << 16 |
-				  block->heap_base_low) << reader->offset_bits;
+	tids->ref = ((uint64_t) block->heap_ref_high << 16 |
+				 block->heap_ref_low) << reader->offset_bits;
 	if (i < block->start || i >= end || end > reader->count ||
 		tids->n > CB_PACK_BLOCK || block->data < reader->data ||
 		tids->bits > CB_PACK_TID_BITS)
@@ -166,7 +166,7 @@ cb_pack_find_block(const CbPackReader *reader, uint32_t i, CbPackTids *tids)
 		/* these bytes are in the blob: the padding is longer */
 		if (block->data > reader->limit)
 			return false;
-		tids->base += cb_pack_load(reader->blob + block->data) & 0xffff;
+		tids->ref += cb_pack_load(reader->blob + block->data) & 0xffff;
 		tids->column += CB_PACK_TIGHT_HEAD;
 	}
 	return tids->column + cb_pack_bytes(tids->n, tids->bits) <= reader->limit;
@@ -175,9 +175,9 @@ cb_pack_find_block(const CbPackReader *reader, uint32_t i, CbPackTids *tids)
 /* TID k of a column */
 static inline uint64_t
 cb_pack_get_tid(const unsigned char *column, uint32_t k, uint32_t bits,
-				uint64_t mask, uint32_t offset_bits, uint64_t base)
+				uint64_t mask, uint32_t offset_bits, uint64_t ref)
 {
-	uint64_t	number = base + cb_pack_get(column, k, bits, mask);
+	uint64_t	number = ref + cb_pack_get(column, k, bits, mask);
 	uint64_t	heap = number >> offset_bits;
 
 	return ((heap << 16) + (number ^ heap << offset_bits)) &
@@ -194,13 +194,13 @@ cb_pack_tid(const CbPackReader *reader, int i)
 		return cb_pack_get_tid(reader->blob + reader->tids,
 							   (uint32_t) i - reader->first, reader->tid_bits,
 							   reader->tid_mask, reader->offset_bits,
-							   reader->tid_base);
+							   reader->tid_ref);
 	if ((uint32_t) i >= reader->count ||
 		!cb_pack_find_block(reader, (uint32_t) i, &tids))
 		return 0;
 	return cb_pack_get_tid(reader->blob + tids.column, (uint32_t) i - tids.first,
 						   tids.bits, cb_pack_ones(tids.bits),
-						   reader->offset_bits, tids.base);
+						   reader->offset_bits, tids.ref);
 }
 
 /*
@@ -219,7 +219,7 @@ cb_pack_read_tids(const CbPackReader *reader, int i, uint64_t *out)
 	for (uint32_t k = (uint32_t) i - tids.first; k < tids.n; k++)
 		*out++ = cb_pack_get_tid(reader->blob + tids.column, k, tids.bits,
 								 cb_pack_ones(tids.bits), reader->offset_bits,
-								 tids.base);
+								 tids.ref);
 	return (int) (tids.first + tids.n) - i;
 }
 
@@ -238,11 +238,12 @@ cb_pack_heap_range(const CbPackReader *reader, int i, uint32_t *low,
 	if ((uint32_t) i >= reader->count ||
 		!cb_pack_find_block(reader, (uint32_t) i, &tids))
 		return 0;
-	*low = (uint32_t) (tids.base >> reader->offset_bits);
-	end = (tids.base + cb_pack_ones(tids.bits)) >> reader->offset_bits;
+	*low = (uint32_t) (tids.ref >> reader->offset_bits);
+	end = (tids.ref + cb_pack_ones(tids.bits)) >> reader->offset_bits;
 	*high = (uint32_t) (end < UINT32_MAX ? end : UINT32_MAX);
 	if (end > UINT32_MAX)
-		*low = 0;				/* the sum of base and difference may wrap */
+		*low = 0;				/* the sum of reference and difference may
+								 * wrap */
 	return (int) (tids.first + tids.n) - i;
 }
 
@@ -303,14 +304,14 @@ cb_pack_find_columns(CbPackReader *reader, uint32_t pos, uint32_t n,
 		reader->code[w] = codes[w];
 		if (codes[w] == CB_PACK_RAW)
 		{
-			reader->base[w] = 0;
+			reader->ref[w] = 0;
 			continue;
 		}
 		/* slopes may have taken the room of this one */
 		if (CB_PACK_WIDTH(codes[w]) > CB_PACK_MAX_WIDTH ||
 			pos + 8 > reader->limit)
 			return false;
-		reader->base[w] = cb_pack_load(reader->blob + pos);
+		reader->ref[w] = cb_pack_load(reader->blob + pos);
 		pos += 8;
 		if (CB_PACK_VIEW(codes[w]) > CB_PACK_HALVES)
 		{
@@ -356,7 +357,7 @@ cb_pack_load_block(CbPackReader *reader, uint32_t i)
 	reader->tids = tids.column;
 	reader->tid_bits = (uint8_t) tids.bits;
 	reader->tid_mask = cb_pack_ones(tids.bits);
-	reader->tid_base = tids.base;
+	reader->tid_ref = tids.ref;
 	pos = tids.column + cb_pack_bytes(n, tids.bits);
 	if (reader->kind == CB_PACK_BYTES)
 	{
@@ -763,7 +764,7 @@ cb_pack_read_any(CbPackReader *reader, uint32_t i, CbPackEntry *entry,
 	entry->info = cb_pack_get_info(reader, i);
 	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
 								 reader->tid_bits, reader->tid_mask,
-								 reader->offset_bits, reader->tid_base);
+								 reader->offset_bits, reader->tid_ref);
 	return true;
 }
 
@@ -787,7 +788,7 @@ cb_pack_read(CbPackReader *reader, int i, CbPackEntry *entry, void *body)
 	entry->info = reader->info;
 	entry->tid = cb_pack_get_tid(reader->blob + reader->tids, k,
 								 reader->tid_bits, reader->tid_mask,
-								 reader->offset_bits, reader->tid_base);
+								 reader->offset_bits, reader->tid_ref);
 	return true;
 }
 
@@ -841,7 +842,7 @@ cb_pack_read_words(CbPackReader *reader, int i, uint32_t gap, void *out,
 	for (uint32_t j = 0; j < n; j++)
 		tids[j] = cb_pack_get_tid(reader->blob + reader->tids, k + j,
 								  reader->tid_bits, reader->tid_mask,
-								  reader->offset_bits, reader->tid_base);
+								  reader->offset_bits, reader->tid_ref);
 	*len = (uint16_t) (8 * nwords);
 	return (int) n;
 }
@@ -852,7 +853,7 @@ cb_pack_check_tids(const CbPackReader *reader)
 {
 	for (uint32_t k = 0; k < reader->nentries; k++)
 	{
-		uint64_t	number = reader->tid_base +
+		uint64_t	number = reader->tid_ref +
 			cb_pack_get(reader->blob + reader->tids, k, reader->tid_bits,
 						reader->tid_mask);
 

@@ -51,7 +51,7 @@
  * A leaf that is written once an epoch may not have been sampled in that time,
  * eight of them will.
  */
-#define CB_COMPACTOR_MIN_RUN		8
+#define CB_COMPACTOR_MIN_STREAK		8
 
 /* The epoch in which the leaf was written last, as far as is known. */
 static uint32
@@ -64,23 +64,23 @@ typedef struct CbCompactor
 {
 	uint32		clock;
 	uint32		since;			/* leaves written in it or later are warm */
-	int			run;			/* leaves in turn that are not */
+	int			streak;			/* leaves in turn that are not */
 } CbCompactor;
 
 /* blocks whose ages are looked at, in an index that has more */
 #define CB_COMPACTOR_SAMPLE	65536
 
-/* Is it one of a run of cold leaves? */
+/* Is it one of a streak of cold leaves? */
 static bool
 cb_compactor_is_cold(Relation rel, BlockNumber leaf, void *arg)
 {
 	CbCompactor *compactor = arg;
 
 	if (cb_compactor_leaf_epoch(rel, leaf, compactor->clock) >= compactor->since)
-		compactor->run = 0;
+		compactor->streak = 0;
 	else
-		compactor->run++;
-	return compactor->run >= CB_COMPACTOR_MIN_RUN;
+		compactor->streak++;
+	return compactor->streak >= CB_COMPACTOR_MIN_STREAK;
 }
 
 /*
@@ -118,7 +118,7 @@ cb_compactor_choose_epoch(Relation rel, int64 threshold, uint32 clock)
  */
 static bool
 cb_compactor_begin(Relation rel, CbBucketSet *set, uint64 attach_id, int64 threshold,
-				   CbCompactor *compactor, CbCompactRange *range)
+				   CbCompactor *compactor, CbCompactTask *task)
 {
 	TimestampTz now = cb_clock_now();
 	BlockNumber leaf;
@@ -129,25 +129,25 @@ cb_compactor_begin(Relation rel, CbBucketSet *set, uint64 attach_id, int64 thres
 	found = set->attach_id == attach_id;
 	leaf = set->compact_leaf;
 	compactor->since = set->compact_since;
-	compactor->run = set->compact_run;
+	compactor->streak = set->compact_streak;
 	ms = TimestampDifferenceMilliseconds(set->compacted_at, now);
 	LWLockRelease(&set->publish);
 	if (!found)
 		return false;
 
 	compactor->clock = cb_heat_clock();
-	range->lo.kind = CB_BOUND_MIN;
-	range->at.kind = CB_BOUND_MAX;
+	task->lo.kind = CB_BOUND_MIN;
+	task->at.kind = CB_BOUND_MAX;
 	if (leaf != 0)
-		cb_tree_compact_go_on(rel, range, leaf);
-	if (range->at.kind == CB_BOUND_MAX)
+		cb_tree_compact_go_on(rel, task, leaf);
+	if (task->at.kind == CB_BOUND_MAX)
 	{
 		compactor->since = cb_compactor_choose_epoch(rel, threshold, compactor->clock);
-		compactor->run = 0;
+		compactor->streak = 0;
 	}
-	range->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COMPACTOR_MAX_STEPS));
-	range->until = TimestampTzPlusMilliseconds(cb_clock_now(),
-											   CB_COMPACTOR_SLICE_MS);
+	task->budget = Max(1, Min(cb_cold_rate * ms / 1000, CB_COMPACTOR_MAX_STEPS));
+	task->until = TimestampTzPlusMilliseconds(cb_clock_now(),
+											  CB_COMPACTOR_SLICE_MS);
 	return true;
 }
 
@@ -168,16 +168,16 @@ cb_compactor_put_off(CbBucketSet *set, int64 ms)
 /* Remembers where to go on, and when. */
 static void
 cb_compactor_end(CbBucketSet *set, uint64 attach_id, const CbCompactor *compactor,
-				 const CbCompactRange *range)
+				 const CbCompactTask *task)
 {
 	LWLockAcquire(&set->publish, LW_EXCLUSIVE);
 	if (set->attach_id == attach_id)
 	{
-		set->compact_leaf = range->done ? 0 : range->leaf;
+		set->compact_leaf = task->done ? 0 : task->leaf;
 		set->compact_since = compactor->since;
-		set->compact_run = compactor->run;
+		set->compact_streak = compactor->streak;
 		set->compacted_at = cb_clock_now();
-		cb_compactor_put_off(set, range->done ? cb_compactor_rest_ms() : CB_COMPACTOR_PAUSE_MS);
+		cb_compactor_put_off(set, task->done ? cb_compactor_rest_ms() : CB_COMPACTOR_PAUSE_MS);
 	}
 	LWLockRelease(&set->publish);
 }
@@ -186,23 +186,23 @@ cb_compactor_end(CbBucketSet *set, uint64 attach_id, const CbCompactor *compacto
 static void
 cb_compactor_pass(Relation rel, CbBucketSet *set, uint64 attach_id, int64 threshold)
 {
-	CbCompactRange *range = palloc0(sizeof(CbCompactRange));
+	CbCompactTask *task = palloc0(sizeof(CbCompactTask));
 	CbCompactor compactor;
 	CbKeyDesc	kd;
 	bool		begun;
 
 	CB_TEST_POINT("compactor-locked");
-	if (!cb_compactor_begin(rel, set, attach_id, threshold, &compactor, range))
+	if (!cb_compactor_begin(rel, set, attach_id, threshold, &compactor, task))
 		return;
-	range->is_cold = cb_compactor_is_cold;
-	range->arg = &compactor;
+	task->is_cold = cb_compactor_is_cold;
+	task->arg = &compactor;
 	cb_key_init(&kd, rel);
 	begun = cb_progress_begin(CB_PROGRESS_COMPACT, rel);
-	cb_progress_phase(CB_PHASE_PACK, range->budget);
-	cb_tree_compact(&kd, range);
+	cb_progress_phase(CB_PHASE_PACK, task->budget);
+	cb_tree_compact(&kd, task);
 	cb_progress_end(begun);
-	cb_compactor_end(set, attach_id, &compactor, range);
-	pfree(range);
+	cb_compactor_end(set, attach_id, &compactor, task);
+	pfree(task);
 	CB_TEST_POINT("compactor-pass");
 }
 
@@ -247,7 +247,7 @@ cb_compactor_is_due(const CbBucketSet *set, TimestampTz now)
  * still flush the index.
  */
 void
-cb_compactor_run(Relation rel, CbBucketSet *set)
+cb_compactor_work(Relation rel, CbBucketSet *set)
 {
 	int64		threshold = cb_guc_cold_threshold(rel);
 	Oid			heapoid = rel->rd_index->indrelid;

@@ -44,7 +44,7 @@
  * stay listed, the tail stays (I1).  What is left out next time was logged
  * before RETIRE or the truncation.  If it has been removed from its leaf since,
  * as its row was dead to all, its TID is not another row's: VACUUM empties all
- * levels first, and no chunk, run or part of the journal that a note is about
+ * tiers first, and no chunk, run or part of the journal that a note is about
  * is left then (I4).
  *
  *-------------------------------------------------------------------------
@@ -226,7 +226,7 @@ cb_flush_adapt(CbFlush *flush, uint32 bucket)
 								   bucket, separator);
 	}
 	else if (cb_flush_may_join(flush))
-		(void) cb_layout_merge(flush->set, flush->attach_id, bucket);
+		(void) cb_layout_join_next(flush->set, flush->attach_id, bucket);
 }
 
 /*

@@ -41,7 +41,7 @@ extern bool cb_flush_before(Relation rel, CbBucketSet *set, bool skip);
 /* ---------- cb_compactor.c ---------- */
 
 /* Packs some cold leaves of an index if it is time. */
-extern void cb_compactor_run(Relation rel, CbBucketSet *set);
+extern void cb_compactor_work(Relation rel, CbBucketSet *set);
 
 /* Shall a worker come for it? */
 extern bool cb_compactor_is_due(const CbBucketSet *set, TimestampTz now);

@@ -234,7 +234,7 @@ cb_sweep_go_on(const CbKeyDesc *kd, CbJournalBatch *batch,
  * before, or it gave way, and the place is set.
  */
 static bool
-cb_sweep_run(CbSweep *sweep, CbPos end)
+cb_sweep_upto(CbSweep *sweep, CbPos end)
 {
 	Relation	rel = sweep->rel;
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
@@ -370,7 +370,7 @@ cb_sweep_all(CbSweep *sweep)
 		end = Min(sweep->limit,
 				  CbPosMake(CbPosSeq(meta.journal_tail) + piece,
 							CB_JOURNAL_FIRST));
-		more = cb_sweep_run(sweep, end) && end < sweep->limit;
+		more = cb_sweep_upto(sweep, end) && end < sweep->limit;
 	} while (more && left-- > 0 && !cb_waiter_is_watching());
 	if (sweep->set != NULL)
 		cb_shared_forget_below(sweep->set, sweep->rel,

@@ -450,7 +450,7 @@ cb_worker_flush_as_owner(Relation rel, const CbTarget *target)
 
 	more = cb_worker_flush_requests(rel, target);
 	if (!cb_failing_waits(&target->set->failing) && !cb_waiter_is_there())
-		cb_compactor_run(rel, target->set);
+		cb_compactor_work(rel, target->set);
 	if (!cb_waiter_is_there())
 		cb_worker_fill(rel, target->set, bucket);
 

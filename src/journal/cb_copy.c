@@ -5,10 +5,11 @@
  *
  * A copy has what the index's shared copy (bucket/cb_shared.c) lacks, which is
  * little, or all, where there is none.  It is a short list of immutable sorted
- * runs.  A scan that begins reads the tail and then what was appended since the
- * copy was last extended, which becomes one more run; runs are merged as they
- * become many.  So no scan reads the journal afresh.  Scans hold references to
- * the runs that they saw, which are freed with the last one.
+ * components.  A scan that begins reads the tail and then what was appended
+ * since the copy was last extended, which becomes one more component;
+ * components are merged as they become many.  So no scan reads the journal
+ * afresh.  Scans hold references to the components that they saw, which are
+ * freed with the last one.
  *
  * Where there is no room for a shared copy, and too much for a private one, a
  * scan reads the journal in pieces, each as large as a bounded memory takes.
@@ -66,8 +67,8 @@ typedef struct CbCopy
 	uint64		replayed;		/* in recovery: it has the journal to its head
 								 * as of this count, if not 0 */
 	bool		busy;			/* being extended: comparisons may run SQL */
-	int			nruns;
-	CbJournalRun *runs[CB_MAX_RUNS];
+	int			ncomponents;
+	CbCopyComponent *components[CB_COPY_MAX_COMPONENTS];
 } CbCopy;
 
 /* copies that no scan uses are dropped past this many bytes in all */
@@ -77,26 +78,26 @@ static HTAB *cb_copies = NULL;
 static MemoryContext cb_copy_cxt = NULL;
 static Size cb_copy_total = 0;
 
-/* ---------- runs ---------- */
+/* ---------- components ---------- */
 
-/* Drops a reference; the last one frees the run.  Cannot fail. */
+/* Drops a reference; the last one frees the component.  Cannot fail. */
 static void
-cb_copy_unref(CbJournalRun *run)
+cb_copy_unref(CbCopyComponent *component)
 {
-	Assert(run->refcount > 0);
-	if (--run->refcount == 0)
+	Assert(component->refcount > 0);
+	if (--component->refcount == 0)
 	{
-		cb_copy_total -= run->bytes;
-		MemoryContextDelete(run->cxt);
+		cb_copy_total -= component->bytes;
+		MemoryContextDelete(component->cxt);
 	}
 }
 
-/* Forgets what was read.  Scans keep the runs that they hold. */
+/* Forgets what was read.  Scans keep the components that they hold. */
 static void
 cb_copy_clear(CbCopy *copy)
 {
-	while (copy->nruns > 0)
-		cb_copy_unref(copy->runs[--copy->nruns]);
+	while (copy->ncomponents > 0)
+		cb_copy_unref(copy->components[--copy->ncomponents]);
 	copy->begin = copy->pos = copy->seen = 0;
 	copy->block = InvalidBlockNumber;
 	copy->replayed = 0;
@@ -141,50 +142,50 @@ cb_copy_sort(const CbKeyDesc *kd, CbSortEntry *entries, int n)
 }
 
 /*
- * Make a run of entries that, with their bytes, live in cxt; n > 0.  They need
- * not be sorted.  The run has one reference, and owns cxt; after an error,
- * which a comparison may raise, cxt is still the caller's.
+ * Make a component of entries that, with their bytes, live in cxt; n > 0.  They
+ * need not be sorted.  The component has one reference, and owns cxt; after an
+ * error, which a comparison may raise, cxt is still the caller's.
  */
-static CbJournalRun *
-cb_copy_make_run(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
-				 int n)
+static CbCopyComponent *
+cb_copy_make_component(const CbKeyDesc *kd, MemoryContext cxt, CbSortEntry *entries,
+					   int n)
 {
-	CbJournalRun *run;
+	CbCopyComponent *component;
 
 	n = cb_copy_sort(kd, entries, n);
-	run = MemoryContextAllocZero(cxt, sizeof(CbJournalRun));
-	run->cxt = cxt;
-	run->refcount = 1;
-	run->entries = entries;
-	run->n = n;
-	run->min_pos = run->max_pos = entries[0].pos;
-	for (int i = 1; i < run->n; i++)
+	component = MemoryContextAllocZero(cxt, sizeof(CbCopyComponent));
+	component->cxt = cxt;
+	component->refcount = 1;
+	component->entries = entries;
+	component->n = n;
+	component->min_pos = component->max_pos = entries[0].pos;
+	for (int i = 1; i < component->n; i++)
 	{
-		run->min_pos = Min(run->min_pos, entries[i].pos);
-		run->max_pos = Max(run->max_pos, entries[i].pos);
+		component->min_pos = Min(component->min_pos, entries[i].pos);
+		component->max_pos = Max(component->max_pos, entries[i].pos);
 	}
-	run->bytes = MemoryContextMemAllocated(cxt, false);
-	cb_copy_total += run->bytes;
-	return run;
+	component->bytes = MemoryContextMemAllocated(cxt, false);
+	cb_copy_total += component->bytes;
+	return component;
 }
 
 /*
- * Copy the entries of a run that lie at tail or above to out, their tuples to
- * *bytes, which is left behind them; returns how many.
+ * Copy the entries of a component that lie at tail or above to out, their
+ * tuples to *bytes, which is left behind them; returns how many.
  */
 static int
-cb_copy_take(CbJournalRun *run, CbPos tail, CbSortEntry *out, char **bytes)
+cb_copy_take(CbCopyComponent *component, CbPos tail, CbSortEntry *out, char **bytes)
 {
 	int			n = 0;
 
-	for (int i = 0; i < run->n; i++)
+	for (int i = 0; i < component->n; i++)
 	{
-		Size		size = IndexTupleSize(run->entries[i].itup);
+		Size		size = IndexTupleSize(component->entries[i].itup);
 
-		if (run->entries[i].pos < tail)
+		if (component->entries[i].pos < tail)
 			continue;
-		out[n] = run->entries[i];
-		memcpy(*bytes, run->entries[i].itup, size);
+		out[n] = component->entries[i];
+		memcpy(*bytes, component->entries[i].itup, size);
 		out[n].itup = (IndexTuple) *bytes;
 		*bytes += MAXALIGN(size);
 		n++;
@@ -192,35 +193,36 @@ cb_copy_take(CbJournalRun *run, CbPos tail, CbSortEntry *out, char **bytes)
 	return n;
 }
 
-/* Bytes that all tuples of a run take at most, as cb_copy_take() lays them. */
+/* Bytes that all tuples of a component take at most, as cb_copy_take() lays them. */
 static Size
-cb_copy_run_size(CbJournalRun *run)
+cb_copy_component_size(CbCopyComponent *component)
 {
 	Size		size = 0;
 
-	for (int i = 0; i < run->n; i++)
-		size += MAXALIGN(IndexTupleSize(run->entries[i].itup));
+	for (int i = 0; i < component->n; i++)
+		size += MAXALIGN(IndexTupleSize(component->entries[i].itup));
 	return size;
 }
 
 /*
- * One run of what two hold at tail or above, with one reference; NULL if that is
- * nothing.  They are left as they are.  Comparisons run; after an error nothing
- * of it is left.
+ * One component of what two hold at tail or above, with one reference; NULL if
+ * that is nothing.  They are left as they are.  Comparisons run; after an error
+ * nothing of it is left.
  */
-static CbJournalRun *
-cb_copy_merge(const CbKeyDesc *kd, CbJournalRun *a, CbJournalRun *b, CbPos tail)
+static CbCopyComponent *
+cb_copy_merge(const CbKeyDesc *kd, CbCopyComponent *a, CbCopyComponent *b, CbPos tail)
 {
 	MemoryContext cxt = AllocSetContextCreate(cb_copy_cxt,
-											  "cache_batch journal run",
+											  "cache_batch journal component",
 											  ALLOCSET_DEFAULT_SIZES);
-	CbJournalRun *run = NULL;
+	CbCopyComponent *component = NULL;
 
 	/* the comparison may raise an error */
 	PG_TRY();
 	{
 		CbSortEntry *entries = MemoryContextAllocHuge(cxt, sizeof(CbSortEntry) * (a->n + b->n));
-		char	   *bytes = MemoryContextAllocHuge(cxt, cb_copy_run_size(a) + cb_copy_run_size(b) + 1);
+		char	   *bytes = MemoryContextAllocHuge(cxt, cb_copy_component_size(a) +
+												   cb_copy_component_size(b) + 1);
 		int			n = cb_copy_take(a, tail, entries, &bytes);
 
 		n += cb_copy_take(b, tail, entries + n, &bytes);
@@ -232,7 +234,7 @@ cb_copy_merge(const CbKeyDesc *kd, CbJournalRun *a, CbJournalRun *b, CbPos tail)
 			entries[i].pos = pos;
 		}
 		if (n > 0)
-			run = cb_copy_make_run(kd, cxt, entries, n);
+			component = cb_copy_make_component(kd, cxt, entries, n);
 	}
 	PG_CATCH();
 	{
@@ -241,52 +243,53 @@ cb_copy_merge(const CbKeyDesc *kd, CbJournalRun *a, CbJournalRun *b, CbPos tail)
 	}
 	PG_END_TRY();
 
-	if (run == NULL)
+	if (component == NULL)
 		MemoryContextDelete(cxt);
-	return run;
+	return component;
 }
 
 /*
- * Keep the runs few, each at least twice as large as the next, and fewer than a
- * copy can have.  Comparisons run; after an error the copy has all that it had.
+ * Keep the components few, each at least twice as large as the next, and fewer
+ * than a copy can have.  Comparisons run; after an error the copy has all that
+ * it had.
  */
 static void
 cb_copy_compact(const CbKeyDesc *kd, CbCopy *copy, CbPos tail)
 {
-	while (copy->nruns >= 2)
+	while (copy->ncomponents >= 2)
 	{
-		CbJournalRun *a = copy->runs[copy->nruns - 2];
-		CbJournalRun *b = copy->runs[copy->nruns - 1];
-		CbJournalRun *merged;
+		CbCopyComponent *a = copy->components[copy->ncomponents - 2];
+		CbCopyComponent *b = copy->components[copy->ncomponents - 1];
+		CbCopyComponent *merged;
 
-		if (copy->nruns < CB_MAX_RUNS && a->n > b->n * 2)
+		if (copy->ncomponents < CB_COPY_MAX_COMPONENTS && a->n > b->n * 2)
 			break;
 		merged = cb_copy_merge(kd, a, b, tail);
-		copy->nruns -= 2;
+		copy->ncomponents -= 2;
 		if (merged)
-			copy->runs[copy->nruns++] = merged;
+			copy->components[copy->ncomponents++] = merged;
 		cb_copy_unref(a);
 		cb_copy_unref(b);
 	}
 }
 
 /*
- * Drops the runs that lie wholly below the tail: they are in lower levels.  Scans
- * keep those that they hold.  Cannot fail.
+ * Drops the components that lie wholly below the tail: they are in lower tiers.
+ * Scans keep those that they hold.  Cannot fail.
  */
 static void
 cb_copy_drop_below(CbCopy *copy, CbPos tail)
 {
 	int			kept = 0;
 
-	for (int i = 0; i < copy->nruns; i++)
+	for (int i = 0; i < copy->ncomponents; i++)
 	{
-		if (copy->runs[i]->max_pos < tail)
-			cb_copy_unref(copy->runs[i]);
+		if (copy->components[i]->max_pos < tail)
+			cb_copy_unref(copy->components[i]);
 		else
-			copy->runs[kept++] = copy->runs[i];
+			copy->components[kept++] = copy->components[i];
 	}
-	copy->nruns = kept;
+	copy->ncomponents = kept;
 }
 
 /* ---------- copies ---------- */
@@ -325,7 +328,7 @@ cb_copy_find(Relation rel, const CbMetaPageData *meta)
 	copy = hash_search(cb_copies, &indexoid, HASH_ENTER, &found);
 	if (!found)
 	{
-		copy->nruns = 0;
+		copy->ncomponents = 0;
 		copy->busy = false;
 		cb_copy_clear(copy);
 	}
@@ -353,17 +356,17 @@ cb_copy_clear_others(CbCopy *keep)
 }
 
 /*
- * Append what the journal holds from copy->pos on to the copy, as a run.
- * False: a page was recycled under us, and the tail has moved past it (I11).  It
- * has room for a run.  Comparisons run; after an error, or false, the copy is as
- * it was.
+ * Append what the journal holds from copy->pos on to the copy, as a component.
+ * False: a page was recycled under us, and the tail has moved past it (I11).
+ * It has room for a component.  Comparisons run; after an error, or false, the
+ * copy is as it was.
  */
 static bool
 cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
 			   CbPos limit)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
-											  "cache_batch journal run",
+											  "cache_batch journal component",
 											  ALLOCSET_DEFAULT_SIZES);
 	CbReader	reader;
 	bool		complete;
@@ -373,11 +376,12 @@ cb_copy_extend(const CbKeyDesc *kd, CbCopy *copy, Snapshot snapshot,
 	cb_stat_add(kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 	if (complete && reader.n > 0)
 	{
-		CbJournalRun *run = cb_copy_make_run(kd, cxt, reader.entries, reader.n);
+		CbCopyComponent *component = cb_copy_make_component(kd, cxt, reader.entries,
+															reader.n);
 
 		/* from here on the copy owns it */
 		MemoryContextSetParent(cxt, cb_copy_cxt);
-		copy->runs[copy->nruns++] = run;
+		copy->components[copy->ncomponents++] = component;
 	}
 	else
 		MemoryContextDelete(cxt);
@@ -491,24 +495,24 @@ cb_copy_release(void *arg)
 {
 	CbUpper    *upper = arg;
 
-	for (int i = 0; i < upper->nruns; i++)
-		cb_copy_unref(upper->runs[i]);
+	for (int i = 0; i < upper->ncomponents; i++)
+		cb_copy_unref(upper->components[i]);
 }
 
 /*
  * A CbUpper in the current memory context, which releases it at its end: it
- * takes over a reference to each run.
+ * takes over a reference to each component.
  */
 static CbUpper *
-cb_copy_make_upper(CbPos from, CbPos tail, CbJournalRun **runs, int nruns)
+cb_copy_make_upper(CbPos from, CbPos tail, CbCopyComponent **components, int ncomponents)
 {
 	CbUpper    *upper = palloc0(sizeof(CbUpper));
 
 	upper->from = from;
 	upper->tail = tail;
-	upper->nruns = nruns;
-	for (int i = 0; i < nruns; i++)
-		upper->runs[i] = runs[i];
+	upper->ncomponents = ncomponents;
+	for (int i = 0; i < ncomponents; i++)
+		upper->components[i] = components[i];
 	upper->cb.func = cb_copy_release;
 	upper->cb.arg = upper;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &upper->cb);
@@ -520,11 +524,11 @@ static CbUpper *
 cb_copy_share(const CbCopy *copy, CbPos from)
 {
 	CbUpper    *upper = cb_copy_make_upper(from, copy->tail,
-										   unconstify(CbCopy *, copy)->runs,
-										   copy->nruns);
+										   unconstify(CbCopy *, copy)->components,
+										   copy->ncomponents);
 
-	for (int i = 0; i < upper->nruns; i++)
-		upper->runs[i]->refcount++;
+	for (int i = 0; i < upper->ncomponents; i++)
+		upper->components[i]->refcount++;
 	return upper;
 }
 
@@ -571,9 +575,9 @@ cb_copy_acquire_empty(const CbKeyDesc *kd, CbUpper *upper)
 {
 	const CbCopy *copy = cb_copy_find_current(kd->rel);
 
-	if (copy == NULL || copy->nruns > 0)
+	if (copy == NULL || copy->ncomponents > 0)
 		return false;
-	memset(upper, 0, offsetof(CbUpper, runs));
+	memset(upper, 0, offsetof(CbUpper, components));
 	upper->from = copy->begin;
 	upper->tail = copy->tail;
 	return true;
@@ -747,24 +751,24 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 }
 
 /*
- * The entries that were read become a run that the result has, and nobody else.
- * It lives in the current memory context, the run in that of all copies.
- * Comparisons run.
+ * The entries that were read become a component that the result has, and nobody
+ * else.  It lives in the current memory context, the component in that of all
+ * copies.  Comparisons run.
  */
 static CbUpper *
 cb_piece_make_upper(CbCopyPiece *piece, CbPos from, CbPos tail)
 {
-	CbJournalRun *run = NULL;
+	CbCopyComponent *component = NULL;
 	CbUpper    *upper;
 
 	if (piece->n > 0)
 	{
-		run = cb_copy_make_run(piece->kd, piece->cxt, piece->entries, piece->n);
+		component = cb_copy_make_component(piece->kd, piece->cxt, piece->entries, piece->n);
 		MemoryContextSetParent(piece->cxt, cb_copy_cxt);
 	}
 	else
 		MemoryContextDelete(piece->cxt);
-	upper = cb_copy_make_upper(from, tail, &run, run != NULL ? 1 : 0);
+	upper = cb_copy_make_upper(from, tail, &component, component != NULL ? 1 : 0);
 	upper->dir = piece->dir;
 	upper->end = piece->end;
 	return upper;
@@ -833,6 +837,6 @@ cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail, CbUpper *upper)
 
 	if (copy != NULL && !copy->busy)
 		cb_copy_clear(copy);
-	memset(upper, 0, offsetof(CbUpper, runs));
+	memset(upper, 0, offsetof(CbUpper, components));
 	upper->tail = tail;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_journal.h
- *	  The journal: the durable copy of entries that no lower level has yet.
+ *	  The journal: the durable copy of entries that no lower tier has yet.
  *
  * A chain of pages of the index relation, linked from the one that holds the
  * tail (metapage) to the last.  Entries are only ever appended to the last
@@ -32,18 +32,18 @@
  * One immutable sorted part of a backend's private copy.  Kept alive by the
  * references of the copy and of scans, which the backend counts without a lock.
  */
-typedef struct CbJournalRun
+typedef struct CbCopyComponent
 {
 	int			refcount;
 	int			n;
 	CbPos		min_pos;
 	CbPos		max_pos;
 	Size		bytes;
-	MemoryContext cxt;			/* holds everything of the run */
+	MemoryContext cxt;			/* holds everything of the component */
 	CbSortEntry *entries;		/* sorted by (key, TID), no duplicates */
-} CbJournalRun;
+} CbCopyComponent;
 
-#define CB_MAX_RUNS		8
+#define CB_COPY_MAX_COMPONENTS		8
 
 /* pages that a private copy reads: as many as there are */
 #define CB_COPY_ALL_PAGES	(UINT64_C(1) << 40)
@@ -52,9 +52,9 @@ typedef struct CbJournalRun
 #define CB_POS_MAX		PG_UINT64_MAX
 
 /*
- * What a scan has read of the journal by itself: entries of the runs at
+ * What a scan has read of the journal by itself: entries of the components at
  * positions >= tail and >= from.  Immutable for the scan's life.  It has a
- * reference to each run, which the end of its memory context gives up.
+ * reference to each component, which the end of its memory context gives up.
  */
 typedef struct CbUpper
 {
@@ -64,8 +64,8 @@ typedef struct CbUpper
 	ScanDirection dir;			/* not 0: it has what lies beyond a bound in
 								 * this direction, ... */
 	IndexTuple	end;			/* ... up to this entry, without it; NULL: all */
-	int			nruns;
-	CbJournalRun *runs[CB_MAX_RUNS];
+	int			ncomponents;
+	CbCopyComponent *components[CB_COPY_MAX_COMPONENTS];
 	MemoryContextCallback cb;
 } CbUpper;
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_sorted.c
- *	  Sorting a piece of the journal for a run of the shared copy.
+ *	  Sorting a piece of the journal for a component of the shared copy.
  *
  * Many entries are sorted while a query waits, and then memory costs more than
  * comparisons: to get it from the operating system, and to go through it.  So an

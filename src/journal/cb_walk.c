@@ -111,7 +111,7 @@ cb_walk_step(CbJournalWalk *walk)
 /*
  * The page is not the journal's any more: goes on from the tail.  Raises an
  * error unless that has moved past the page.  What is left out by that has
- * gone to lower levels.  No lock is held, on entry or on return.
+ * gone to lower tiers.  No lock is held, on entry or on return.
  */
 void
 cb_walk_restart(CbJournalWalk *walk)

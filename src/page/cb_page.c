@@ -46,9 +46,9 @@ cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
 	meta->root_level = root_level;
 	meta->journal_tail = CbPosMake(1, CB_JOURNAL_FIRST);
 	meta->journal_tail_block = InvalidBlockNumber;
-	meta->nlevels = 2;
-	meta->levels[0] = CB_LEVEL_JOURNAL;
-	meta->levels[1] = CB_LEVEL_TREE;
+	meta->ntiers = 2;
+	meta->tiers[0] = CB_TIER_JOURNAL;
+	meta->tiers[1] = CB_TIER_TREE;
 
 	/* what lies below pd_lower survives a full-page image */
 	((PageHeader) page)->pd_lower =

@@ -145,18 +145,18 @@ cb_page_copy_tuple(char *at, IndexTuple itup)
 #define CB_BUILD_ID_LEN		16
 
 /*
- * the levels that an index's file has, upper first: for verification and
+ * the tiers that an index's file has, upper first: for verification and
  * inspection
  */
-typedef enum CbLevelKind
+typedef enum CbTierKind
 {
-	CB_LEVEL_NONE = 0,
-	CB_LEVEL_JOURNAL = 1,
-	CB_LEVEL_RUNS = 2,			/* range buffers, once there are any */
-	CB_LEVEL_TREE = 3
-} CbLevelKind;
+	CB_TIER_NONE = 0,
+	CB_TIER_JOURNAL = 1,
+	CB_TIER_RUNS = 2,			/* range buffers, once there are any */
+	CB_TIER_TREE = 3
+} CbTierKind;
 
-#define CB_MAX_LEVELS		8
+#define CB_MAX_TIERS		8
 
 /*
  * A journal position: page sequence number * BLCKSZ + byte offset in the
@@ -178,8 +178,8 @@ typedef struct CbMetaPageData
 	CbPos		journal_tail;	/* below it all is in the tree or in runs (I7) */
 	BlockNumber journal_tail_block; /* page that holds it; Invalid: no journal
 									 * page yet */
-	uint32		nlevels;
-	uint8		levels[CB_MAX_LEVELS];	/* CbLevelKind, upper first */
+	uint32		ntiers;
+	uint8		tiers[CB_MAX_TIERS];	/* CbTierKind, upper first */
 	BlockNumber range_root;		/* inner page above the range pages; 0: none */
 	uint32		map_incarnation;	/* hint: of the server, when the free
 									 * space map was seen to be complete; 0:

@@ -21,7 +21,7 @@
  *	   right part, while it lists no live run, to a new page to its right; none
  *	   is ever deleted.  So a run lies in one range, and a place where a range
  *	   begins stays good.
- *	d) Runs are an upper level for VACUUM: it drains the buckets to the tree,
+ *	d) Runs are an upper tier for VACUUM: it drains the buckets to the tree,
  *	   waits for those that others flush, then merges all runs, waiting for each
  *	   range's lock.  Runs that are listed later are of chunks with nothing from
  *	   below its head (I4).

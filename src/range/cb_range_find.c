@@ -153,8 +153,8 @@ cb_range_covers(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 
 /* The block that the range root names for the bound. */
 static BlockNumber
-cb_range_route(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
-			   ScanDirection dir)
+cb_range_find_child(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
+					ScanDirection dir)
 {
 	Buffer		buf = cb_range_read_root(kd->rel, root, BUFFER_LOCK_SHARE);
 	Page		page = BufferGetPage(buf);
@@ -180,7 +180,7 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
 			  Snapshot snapshot)
 {
 	BlockNumber blkno = from != InvalidBlockNumber ? from :
-		cb_range_route(kd, root, bound, dir);
+		cb_range_find_child(kd, root, bound, dir);
 	BlockNumber moves = 0;
 
 	for (;;)
@@ -272,18 +272,18 @@ cb_range_init_first(Page root_page, Page range, BlockNumber range_blkno)
 	pfree(downlink);
 }
 
-/* Sets the metapage's link; it has the level of runs then. */
+/* Sets the metapage's link; it has the tier of runs then. */
 static void
 cb_range_set_meta(Page page, BlockNumber root)
 {
 	CbMetaPageData *meta = CbPageGetMeta(page);
 
 	meta->range_root = root;
-	if (meta->nlevels == 2)
+	if (meta->ntiers == 2)
 	{
-		meta->levels[2] = meta->levels[1];
-		meta->levels[1] = CB_LEVEL_RUNS;
-		meta->nlevels = 3;
+		meta->tiers[2] = meta->tiers[1];
+		meta->tiers[1] = CB_TIER_RUNS;
+		meta->ntiers = 3;
 	}
 }
 

@@ -319,8 +319,8 @@ cb_run_entry(Relation rel, CbRunCursor *cursor, int i, CbLeafTuple *tuple)
  * Comparisons run with the root share-locked, as it is not copied.
  */
 static int
-cb_run_route(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
-			 ScanDirection dir)
+cb_run_find_page(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
+				 ScanDirection dir)
 {
 	Buffer		buf = cb_run_read_page(kd->rel, cursor->item.root,
 									   CB_RUN_ROOT_LEVEL, cursor->watch);
@@ -397,7 +397,7 @@ cb_run_seek(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
 
 	if (!cb_run_covers(kd, cursor, bound))
 	{
-		int			at = cb_run_route(kd, cursor, bound, dir);
+		int			at = cb_run_find_page(kd, cursor, bound, dir);
 
 		if (at >= 0)
 			(void) cb_run_load(kd->rel, cursor, at);
@@ -448,7 +448,7 @@ cb_run_prefetch(const CbKeyDesc *kd, CbRunCursor *const *cursors, int n,
 	{
 		if (cursors[i]->at < 0)
 		{
-			int			at = cb_run_route(kd, cursors[i], bound, dir);
+			int			at = cb_run_find_page(kd, cursors[i], bound, dir);
 
 			if (at < 0)
 				return;

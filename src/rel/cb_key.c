@@ -290,26 +290,26 @@ cb_key_make_separator(const CbKeyDesc *kd, IndexTuple lastleft,
 {
 	int			needed = cb_key_count_needed(kd, lastleft, firstright);
 	int			natts = Min(needed, kd->nkeyatts);
-	IndexTuple	base;
+	IndexTuple	truncated;
 	IndexTuple	pivot;
 	Size		size;
 
-	base = index_truncate_tuple(kd->tupdesc, firstright, natts);
+	truncated = index_truncate_tuple(kd->tupdesc, firstright, natts);
 	if (needed <= kd->nkeyatts)
 	{
-		BTreeTupleSetNAtts(base, natts, false);
-		return base;
+		BTreeTupleSetNAtts(truncated, natts, false);
+		return truncated;
 	}
 
 	/* the TID goes behind the key columns, MAXALIGNed from the end */
-	size = MAXALIGN(IndexTupleSize(base)) + MAXALIGN(sizeof(ItemPointerData));
+	size = MAXALIGN(IndexTupleSize(truncated)) + MAXALIGN(sizeof(ItemPointerData));
 	pivot = palloc0(size);
-	memcpy(pivot, base, IndexTupleSize(base));
+	memcpy(pivot, truncated, IndexTupleSize(truncated));
 	pivot->t_info &= ~INDEX_SIZE_MASK;
 	pivot->t_info |= size;
 	BTreeTupleSetNAtts(pivot, natts, true);
 	ItemPointerCopy(&firstright->t_tid, BTreeTupleGetHeapTID(pivot));
-	pfree(base);
+	pfree(truncated);
 	return pivot;
 }
 

@@ -161,12 +161,12 @@ cb_bucket_fn_sum_bucket(CbSetRow *row, const CbBucketSet *set, CbBucket *bucket,
 static void
 cb_bucket_fn_sum_copy(CbSetRow *row, const CbSharedCopy *copy)
 {
-	for (uint32 i = 0; i < copy->nruns; i++)
+	for (uint32 i = 0; i < copy->ncomponents; i++)
 	{
-		const CbSharedRun *run = cb_shared_run(copy->runs[i]);
+		const CbDirectory *component = cb_directory(copy->components[i]);
 
-		for (uint32 j = 0; j < run->nmembers; j++)
-			cb_bucket_fn_add_chunk(&row->copied, &cb_pool_chunks[run->members[j].chunk]);
+		for (uint32 j = 0; j < component->nmembers; j++)
+			cb_bucket_fn_add_chunk(&row->copied, &cb_pool_chunks[component->members[j].chunk]);
 	}
 }
 

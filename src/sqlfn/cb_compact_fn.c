@@ -61,7 +61,7 @@ cb_compact_fn_make_bound(Datum value, bool after, CbBoundKey *key,
 
 /* Packs, as the index's owner, since it calls comparison functions. */
 static void
-cb_compact_fn_run(Relation rel, CbCompactRange *range)
+cb_compact_fn_execute(Relation rel, CbCompactTask *task)
 {
 	CbKeyDesc	kd;
 	CbOwnerMark mark;
@@ -73,12 +73,12 @@ cb_compact_fn_run(Relation rel, CbCompactRange *range)
 	/* what waits for these leaves would soon make them split again */
 	cb_stage_publish_index(rel);
 	cb_flush_drain(rel, CB_FLUSH_REQUEST);
-	(void) cb_flush_ranges_between(rel, &range->lo, &range->at);
+	(void) cb_flush_ranges_between(rel, &task->lo, &task->at);
 	cb_key_init(&kd, rel);
 	cb_progress_phase(CB_PHASE_PACK,
-					  cb_tree_count_leaves_between(&kd, &range->lo, &range->at,
+					  cb_tree_count_leaves_between(&kd, &task->lo, &task->at,
 												   PG_INT64_MAX));
-	cb_tree_compact(&kd, range);
+	cb_tree_compact(&kd, task);
 
 	cb_progress_end(begun);
 	cb_owner_end(&mark);
@@ -127,7 +127,7 @@ cache_batch_compact(PG_FUNCTION_ARGS)
 	Relation	heap;
 	Relation	rel;
 	CbCompactBounds bounds;
-	CbCompactRange *range = palloc0(sizeof(CbCompactRange));
+	CbCompactTask *task = palloc0(sizeof(CbCompactTask));
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -138,13 +138,13 @@ cache_batch_compact(PG_FUNCTION_ARGS)
 	rel = cb_sqlfn_open_own_with_table(PG_GETARG_OID(0), RowExclusiveLock,
 									   ShareUpdateExclusiveLock, &heap);
 	cb_compact_fn_get_bounds(fcinfo, rel, &bounds);
-	range->lo = bounds.lo;
-	range->at = bounds.hi;
-	range->budget = PG_INT64_MAX;
-	cb_compact_fn_run(rel, range);
+	task->lo = bounds.lo;
+	task->at = bounds.hi;
+	task->budget = PG_INT64_MAX;
+	cb_compact_fn_execute(rel, task);
 	relation_close(rel, RowExclusiveLock);
 	table_close(heap, NoLock);
-	PG_RETURN_INT64(range->freed);
+	PG_RETURN_INT64(task->freed);
 }
 
 /*

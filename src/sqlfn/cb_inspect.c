@@ -87,15 +87,15 @@ cb_inspect_text_array(Datum *elements, int n)
 /* ---------- cache_batch_metapage ---------- */
 
 static const char *
-cb_inspect_level_name(uint8 kind)
+cb_inspect_tier_name(uint8 kind)
 {
 	switch (kind)
 	{
-		case CB_LEVEL_JOURNAL:
+		case CB_TIER_JOURNAL:
 			return "journal";
-		case CB_LEVEL_RUNS:
+		case CB_TIER_RUNS:
 			return "runs";
-		case CB_LEVEL_TREE:
+		case CB_TIER_TREE:
 			return "tree";
 		default:
 			return "unknown";
@@ -103,13 +103,13 @@ cb_inspect_level_name(uint8 kind)
 }
 
 static Datum
-cb_inspect_levels(const CbMetaPageData *meta)
+cb_inspect_tiers(const CbMetaPageData *meta)
 {
-	Datum		names[CB_MAX_LEVELS];
-	int			n = Min(meta->nlevels, CB_MAX_LEVELS);
+	Datum		names[CB_MAX_TIERS];
+	int			n = Min(meta->ntiers, CB_MAX_TIERS);
 
 	for (int i = 0; i < n; i++)
-		names[i] = CStringGetTextDatum(cb_inspect_level_name(meta->levels[i]));
+		names[i] = CStringGetTextDatum(cb_inspect_tier_name(meta->tiers[i]));
 	return cb_inspect_text_array(names, n);
 }
 
@@ -142,7 +142,7 @@ cache_batch_metapage(PG_FUNCTION_ARGS)
 	values[6] = Int32GetDatum((int32) CbPosOff(meta.journal_tail));
 	values[7] = Int64GetDatum((int64) meta.journal_tail_block);
 	nulls[7] = meta.journal_tail_block == InvalidBlockNumber;
-	values[8] = cb_inspect_levels(&meta);
+	values[8] = cb_inspect_tiers(&meta);
 	values[9] = Int64GetDatum((int64) meta.range_root);
 	nulls[9] = meta.range_root == 0;
 

@@ -2,7 +2,7 @@
  *
  * cb_scan_fn.c
  *	  cache_batch_last_scans(): what the session's last index scans took from
- *	  each level.
+ *	  each tier.
  *
  *-------------------------------------------------------------------------
  */

@@ -152,12 +152,12 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 
 	if (meta->root == CB_METAPAGE_BLKNO)
 		cb_verify_fail(v, "The metapage names itself as the root.");
-	if (meta->nlevels < 1 || meta->nlevels > CB_MAX_LEVELS ||
-		meta->levels[meta->nlevels - 1] != CB_LEVEL_TREE)
-		cb_verify_fail(v, "The list of levels is wrong.");
+	if (meta->ntiers < 1 || meta->ntiers > CB_MAX_TIERS ||
+		meta->tiers[meta->ntiers - 1] != CB_TIER_TREE)
+		cb_verify_fail(v, "The list of tiers is wrong.");
 	if ((meta->range_root != 0) !=
-		(meta->nlevels > 2 && meta->levels[1] == CB_LEVEL_RUNS))
-		cb_verify_fail(v, "Its range root of range pages, %u, and the list of levels do not agree.",
+		(meta->ntiers > 2 && meta->tiers[1] == CB_TIER_RUNS))
+		cb_verify_fail(v, "Its range root of range pages, %u, and the list of tiers do not agree.",
 					   meta->range_root);
 	if (meta->journal_tail_block == CB_METAPAGE_BLKNO ||
 		(meta->journal_tail_block != InvalidBlockNumber &&
@@ -706,7 +706,7 @@ cb_verify_unreached(CbVerify *v)
 /* ---------- the journal ---------- */
 
 /*
- * Checks the entries of a journal page; those below tail are in lower levels.
+ * Checks the entries of a journal page; those below tail are in lower tiers.
  */
 static void
 cb_verify_journal_entries(CbVerify *v, CbPos tail)

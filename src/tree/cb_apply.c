@@ -3,7 +3,7 @@
  * cb_apply.c
  *	  Applying a sorted batch of entries to the tree.
  *
- * One descent serves a run of neighbouring leaves: the level-1 page that it
+ * One descent serves a row of neighbouring leaves: the level-1 page that it
  * came through is copied, and the next leaves are found in the copy.  Each
  * leaf is locked once and gets all its entries in one critical section and
  * one WAL record.  An entry whose exact (key, TID) is in the leaf already is

@@ -46,31 +46,31 @@
 typedef struct CbCompact
 {
 	const CbKeyDesc *kd;
-	CbCompactRange *range;
+	CbCompactTask *task;
 	CbUnlinker *unlinker;
 } CbCompact;
 
 /*
  * The range begins at the right end of the leaf that an earlier one has come
- * to, which is its block in range->leaf.  It is the tree's right end if the
+ * to, which is its block in task->leaf.  It is the tree's right end if the
  * page is no leaf any more.  Whatever the page is by now, that is only where
  * work goes on.
  *
- * Sets range->leaf and range->at.  The leaf is share-locked meanwhile, and
+ * Sets task->leaf and task->at.  The leaf is share-locked meanwhile, and
  * nothing is held on entry or exit; no comparison function runs.
  */
 void
-cb_tree_compact_go_on(Relation rel, CbCompactRange *range, BlockNumber leaf)
+cb_tree_compact_go_on(Relation rel, CbCompactTask *task, BlockNumber leaf)
 {
 	Buffer		buf = cb_ring_read(rel, leaf);
 	Page		page = BufferGetPage(buf);
 
-	range->leaf = leaf;
-	range->at.kind = CB_BOUND_MAX;
+	task->leaf = leaf;
+	task->at.kind = CB_BOUND_MAX;
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	cb_page_check(rel, leaf, page);
 	if (CbPageIsLeaf(page) && !CbPageIsGone(page) && !CbPageIsRightmost(page))
-		cb_bound_copy_tuple(&range->at, CbPageGetHighKey(page), &range->tuple);
+		cb_bound_copy_tuple(&task->at, CbPageGetHighKey(page), &task->tuple);
 	UnlockReleaseBuffer(buf);
 }
 
@@ -134,22 +134,22 @@ cb_compact_fill(CbCompact *compact, BlockNumber left, BlockNumber right)
  * Fills up the leaf left of the place that was reached from its left
  * neighbour, with all of that one's entries if they fit.  False: there is no
  * such neighbour in the range.  No lock is held before or after; an error
- * leaves range as it was, but for range->leaf.
+ * leaves *task as it was, but for task->leaf.
  */
 static bool
 cb_compact_step(CbCompact *compact)
 {
 	const CbKeyDesc *kd = compact->kd;
-	CbCompactRange *range = compact->range;
+	CbCompactTask *task = compact->task;
 	CbBound		low = {.kind = CB_BOUND_TUPLE};
 	bool		loose;
-	BlockNumber right = cb_compact_find(kd, &range->at, &low.tuple, &loose);
+	BlockNumber right = cb_compact_find(kd, &task->at, &low.tuple, &loose);
 	BlockNumber left;
 	IndexTuple	left_low;
 	bool		left_loose;
 
-	range->leaf = right;
-	if (low.tuple == NULL || cb_key_compare_bound(kd, &range->lo, low.tuple) <= 0)
+	task->leaf = right;
+	if (low.tuple == NULL || cb_key_compare_bound(kd, &task->lo, low.tuple) <= 0)
 		return false;
 	CB_TEST_POINT("compact-found");
 	left = cb_compact_find(kd, &low, &left_low, &left_loose);
@@ -157,34 +157,34 @@ cb_compact_step(CbCompact *compact)
 
 	/* the same: it has got entries of its left neighbour meanwhile */
 	if (left != right &&
-		(range->is_cold == NULL || range->is_cold(kd->rel, left, range->arg)) &&
+		(task->is_cold == NULL || task->is_cold(kd->rel, left, task->arg)) &&
 		loose)
 	{
 		if (cb_tree_unlink_merged(compact->unlinker, left))
 		{
-			range->freed++;
+			task->freed++;
 			return true;
 		}
 		if (cb_compact_fill(compact, left, right))
-			(void) cb_compact_find(kd, &range->at, &low.tuple, &loose);
+			(void) cb_compact_find(kd, &task->at, &low.tuple, &loose);
 	}
-	cb_bound_copy_tuple(&range->at, low.tuple, &range->tuple);
-	range->leaf = left;
+	cb_bound_copy_tuple(&task->at, low.tuple, &task->tuple);
+	task->leaf = left;
 	return true;
 }
 
 /* Is there time for another step? */
 static inline bool
-cb_compact_has_time(const CbCompactRange *range)
+cb_compact_has_time(const CbCompactTask *task)
 {
 	return !cb_waiter_is_there() &&
-		(range->until == 0 || cb_clock_now() < range->until);
+		(task->until == 0 || cb_clock_now() < task->until);
 }
 
 /*
  * Packs leaves of a range of keys, from its right end on, until its left end
  * is reached, the budget is used, it is late, or a lock of this process is
- * waited for; one step is made at least.  Where to go on is left in range,
+ * waited for; one step is made at least.  Where to go on is left in *task,
  * with what was done.
  *
  * The caller holds a lock on the table that keeps VACUUM away, one on the
@@ -193,13 +193,13 @@ cb_compact_has_time(const CbCompactRange *range)
  * run, with pages locked.  An error leaves the steps before it done; each of
  * them is an action by itself.
  *
- * range->is_cold is called with no lock held, for each leaf that would be
+ * task->is_cold is called with no lock held, for each leaf that would be
  * given up.  It may raise errors.  No memory is kept.
  */
 void
-cb_tree_compact(const CbKeyDesc *kd, CbCompactRange *range)
+cb_tree_compact(const CbKeyDesc *kd, CbCompactTask *task)
 {
-	CbCompact	compact = {.kd = kd,.range = range};
+	CbCompact	compact = {.kd = kd,.task = task};
 	IndexBulkDeleteResult stats = {0};
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch compact",
@@ -208,19 +208,19 @@ cb_tree_compact(const CbKeyDesc *kd, CbCompactRange *range)
 
 	compact.unlinker = cb_tree_unlink_begin(kd->rel, &stats);
 	oldcxt = MemoryContextSwitchTo(cxt);
-	range->freed = 0;
-	range->done = false;
-	for (int64 n = 0; n < range->budget && !range->done &&
-		 (n == 0 || cb_compact_has_time(range)); n++)
+	task->freed = 0;
+	task->done = false;
+	for (int64 n = 0; n < task->budget && !task->done &&
+		 (n == 0 || cb_compact_has_time(task)); n++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		cb_key_prepare_trust(kd->rel);
-		range->done = !cb_compact_step(&compact);
+		task->done = !cb_compact_step(&compact);
 		cb_progress_add(1);
 		MemoryContextReset(cxt);
 	}
 	MemoryContextSwitchTo(oldcxt);
 	cb_tree_unlink_finish(compact.unlinker, 0); /* it remembers no page */
-	cb_stat_add(kd->rel, CB_STAT_COMPACTED, range->freed);
+	cb_stat_add(kd->rel, CB_STAT_COMPACTED, task->freed);
 	MemoryContextDelete(cxt);
 }

@@ -7,7 +7,7 @@
  * what is not there.  It would lock the whole index, so locks are taken and
  * looked for here (ampredlocks).
  *
- * A reader locks the range of keys that it reads, before it reads any level
+ * A reader locks the range of keys that it reads, before it reads any tier
  * (A30_ORDER); a writer looks for such locks after its entries can be read by
  * all, and a full barrier (A2_EARLY, A2_SERIALIZABLE).  If the look came first
  * in time, the reader's reading came after the publication: it finds the entry,
@@ -53,7 +53,7 @@
  *
  * Values' and cells' locks move nowhere; a writer looks for its values' and for
  * their cells of all sizes (A30_VALUES, A30_CELLS), and reads no leaf for that.
- * They are locked once for all levels and pages.  Hashes serve where filters'
+ * They are locked once for all tiers and pages.  Hashes serve where filters'
  * do (A10).
  *
  * A block that is used again may bring locks of the range that it was for, and
@@ -174,7 +174,7 @@ cb_predicate_lock_cells(const CbKeyDesc *kd, const CbDownlink *downlink,
 
 /*
  * Locks a range of keys that begins [ends] at the bound, or before [after] it, for
- * a transaction that is serializable.  *range gets where it ends in the scan's
+ * a transaction that is serializable.  *locked gets where it ends in the scan's
  * direction, palloc'd, and a leaf to begin at.  numbers: what the scan wants of the
  * first column, if it is of numbers, or NULL; it may be that which is locked, and
  * then has no end.
@@ -183,9 +183,9 @@ cb_predicate_lock_cells(const CbKeyDesc *kd, const CbDownlink *downlink,
  * functions run.  An error if there is no room for the lock.
  */
 void
-cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
-						Snapshot snapshot, CbDescent *descent,
-						const CbNumbers *numbers, CbLockedRange *range)
+cb_predicate_lock_keys(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
+					   Snapshot snapshot, CbDescent *descent,
+					   const CbNumbers *numbers, CbLockedKeys *locked)
 {
 	CbDownlink	downlink;
 	IndexTuple	end = NULL;
@@ -193,15 +193,15 @@ cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound, ScanDirection
 
 	descent->want_low = ScanDirectionIsBackward(dir);
 	buf = cb_predicate_find(kd, bound, dir, snapshot, descent, &downlink);
-	range->ncells = numbers == NULL ? 0 :
+	locked->ncells = numbers == NULL ? 0 :
 		cb_predicate_lock_cells(kd, &downlink, numbers, snapshot);
-	if (range->ncells == 0)
+	if (locked->ncells == 0)
 	{
 		PredicateLockPage(kd->rel, downlink.block, snapshot);
 		end = ScanDirectionIsForward(dir) ? downlink.high : downlink.low;
 	}
-	range->end = end != NULL ? CopyIndexTuple(end) : NULL;
-	range->leaf = (CbLeafHint) {downlink.block, InvalidBuffer, cb_counts_reuses(kd->rel)};
+	locked->end = end != NULL ? CopyIndexTuple(end) : NULL;
+	locked->leaf = (CbLeafHint) {downlink.block, InvalidBuffer, cb_counts_reuses(kd->rel)};
 	UnlockReleaseBuffer(buf);
 }
 

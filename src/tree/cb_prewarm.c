@@ -85,7 +85,7 @@ cb_prewarm_leaf(CbPrewarm *prewarm, Buffer buf, CbLeafHint *next)
  * resets.
  */
 static bool
-cb_prewarm_run(CbPrewarm *prewarm)
+cb_prewarm_children(CbPrewarm *prewarm)
 {
 	CbDescent  *descent = &prewarm->descent;
 	Page		parent = (Page) descent->parent.data;
@@ -150,7 +150,7 @@ cb_tree_prewarm(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi)
 	{
 		MemoryContextReset(cxt);
 		(void) cb_heat_clock();
-	} while (cb_prewarm_run(prewarm));
+	} while (cb_prewarm_children(prewarm));
 	leaves = prewarm->leaves;
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);

@@ -192,7 +192,7 @@ extern bool cb_redistribute_merge(const CbKeyDesc *kd, Buffer left_buf,
 
 /* cb_compact.c */
 
-typedef struct CbCompactRange
+typedef struct CbCompactTask
 {
 	CbBound		lo;
 	CbBound		at;				/* in: the right end; out: where to go on */
@@ -211,34 +211,34 @@ typedef struct CbCompactRange
 
 	int64		freed;			/* out: leaves taken out of the tree */
 	bool		done;			/* out: the left end was reached */
-} CbCompactRange;
+} CbCompactTask;
 
-extern void cb_tree_compact_go_on(Relation rel, CbCompactRange *range,
+extern void cb_tree_compact_go_on(Relation rel, CbCompactTask *task,
 								  BlockNumber leaf);
-extern void cb_tree_compact(const CbKeyDesc *kd, CbCompactRange *range);
+extern void cb_tree_compact(const CbKeyDesc *kd, CbCompactTask *task);
 
 /* cb_predicate.c */
 
 /* What a serializable transaction has locked of an index, for a scan. */
-typedef struct CbLockedRange
+typedef struct CbLockedKeys
 {
 	IndexTuple	end;			/* in the scan's direction, palloc'd; NULL: it
 								 * has none */
 	CbLeafHint	leaf;			/* its lower bound is not right of the scan's */
 	int			ncells;			/* so many were locked in its place, or 0 */
-} CbLockedRange;
+} CbLockedKeys;
 
-/* a range of the first column's values, by their exact abbreviations */
+/* the first column's values between two, by their exact abbreviations */
 typedef struct CbNumbers
 {
 	uint64		low;
 	uint64		high;			/* inclusive */
 } CbNumbers;
 
-extern void cb_predicate_lock_range(const CbKeyDesc *kd, const CbBound *bound,
-									ScanDirection dir, Snapshot snapshot,
-									CbDescent *descent, const CbNumbers *numbers,
-									CbLockedRange *range);
+extern void cb_predicate_lock_keys(const CbKeyDesc *kd, const CbBound *bound,
+								   ScanDirection dir, Snapshot snapshot,
+								   CbDescent *descent, const CbNumbers *numbers,
+								   CbLockedKeys *locked);
 extern void cb_predicate_lock_value(Relation rel, uint32 hash, Snapshot snapshot);
 extern void cb_predicate_check(CbKeyDesc *kd, const CbSortEntry *entries, int n);
 extern void cb_predicate_transfer(Relation rel, BlockNumber from, BlockNumber to);

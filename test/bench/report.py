@@ -116,7 +116,7 @@ LIMITS = [
 OWN = [
     ("CPU an index entry at 100 M rows, of that at 1 M (aim 1.5)", "cpu_us_per_entry",
      ("tight-cpu-100", ""), ("tight-cpu-1", ""), "<=", 2.5),
-    ("hot reads with the cold tier, of those without", "tps",
+    ("hot reads with cold leaves packed, of those without", "tps",
      ("tight-hot", "on"), ("tight-hot", "off"), ">=", 0.98),
     *[(f"replay, {n} index{'' if n == 1 else 'es'}: rows/s, of what the primary took", "rows_per_s",
        (f"replay-{n}", ""), (f"replay-{n}", "primary"), ">=", 1.0) for n in (1, 4)],

@@ -432,7 +432,7 @@ cb_suite_unit()
 cb_suite_stress()
 {
 	cb_stress_run "$1" "$2" "$3"
-	cb_stress_run "$1, tiny" "$2" "$3" --tiny --run-min 8 --tail 4
+	cb_stress_run "$1, tiny" "$2" "$3" --tiny --run-min 8 --delta 4
 	[ -z "${full:-}" ] || cb_soak_run "$1" "$2" "$3"
 }
 
@@ -442,7 +442,7 @@ cb_soak_run()
 
 	cb_say "soak on $1: 2 parts of a minute"
 	(cd "$3" && cb_limited python3 test/soak/soak.py --bindir "$("$2" --bindir)" --dir "$3/soak" \
-		--parts 2 --minutes 1 --every 2 --rows 2000 --run-min 8 --tail 4) >"$log" 2>&1 || status=$?
+		--parts 2 --minutes 1 --every 2 --rows 2000 --run-min 8 --delta 4) >"$log" 2>&1 || status=$?
 	cb_stop_servers_under "$CB_WORK"
 	if [ "$status" = 0 ]; then
 		cb_pass "soak on $1"

@@ -221,7 +221,7 @@ class Soak(differential.Test):
     def __init__(self, args, part):
         stress = STRESS + ["--bindir", args.bindir, "--workdir", args.dir, "--rows", str(args.rows),
                            "--seed", str(args.seed + part)]
-        for option in ("tail", "run_min"):
+        for option in ("delta", "run_min"):
             if getattr(args, option) is not None:
                 stress += ["--" + option.replace("_", "-"), str(getattr(args, option))]
         super().__init__(differential.arguments().parse_args(stress))
@@ -365,7 +365,7 @@ def main():
     parser.add_argument("--every", type=float, default=5, metavar="SECONDS", help="between samples")
     parser.add_argument("--rows", type=int, default=8000, help="of each table")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tail", type=int, help="as in the differential test")
+    parser.add_argument("--delta", type=int, help="as in the differential test")
     parser.add_argument("--run-min", type=int, help="the same")
     args = parser.parse_args()
     args.dir = os.path.abspath(args.dir)

@@ -126,8 +126,8 @@ class Test:
                 settings["cache_batch.spill_threshold"] = 0
                 # merges where there is enough, or no room for more runs
                 settings["cache_batch.spill_target"] = (100, 1000, 8)[self.seed % 3]
-            if args.tail is not None:
-                settings["cache_batch.test_delta"] = args.tail
+            if args.delta is not None:
+                settings["cache_batch.test_delta"] = args.delta
                 settings["cache_batch.test_read_ahead"] = "on"
                 settings["cache_batch.test_filters"] = "on"
             if args.run_min is not None:
@@ -498,7 +498,7 @@ def arguments():
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--standby", action="store_true", help="compare on a streaming replica too")
     parser.add_argument("--crash", action="store_true", help="kill the server or a backend now and then")
-    parser.add_argument("--tail", type=int, metavar="N",
+    parser.add_argument("--delta", type=int, metavar="N",
                         help="pack leaves with more than N plain entries (build with test points)")
     parser.add_argument("--run-min", type=int, metavar="N",
                         help="write runs of N entries or more (build with test points)")

@@ -225,7 +225,7 @@ my $key = sub { my ($page, $n, $by) = @_; my $at = start($page, $n) + 8; return 
 $at{filter} = $filters[0];
 $at{meta} = 0;
 my @damages = (
-	[ 'no range root', 'meta', qr/list of levels do not agree/, 0, [ 80, pack('V', 0) ] ],
+	[ 'no range root', 'meta', qr/list of tiers do not agree/, 0, [ 80, pack('V', 0) ] ],
 	[ 'another range root', 'meta', qr/not a range page/, 1, [ 80, pack('V', $at{leaf}) ] ],
 	[ 'no more range pages', 'range_root', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
 	[ 'a downlink twice in the range root', 'range_root', qr/range root has a downlink/, 0, [ start($page{range_root}, 2), substr($page{range_root}, start($page{range_root}, 1), 4) ] ],

@@ -1,5 +1,5 @@
 # Queries of standbys beside a load that only inserts: no record of ours cancels them,
-# even if replay does not wait for anybody, whatever levels the entries go through.
+# even if replay does not wait for anybody, whatever tiers the entries go through.
 # (Pages of the tree that packing has given up are another matter, once they are used
 # again.)  The standby has one of its own, which replays late, and stands still for a
 # while.

@@ -19,7 +19,7 @@ cache_batch.spill_target = 1000
 EOC
 plan skip_all => 'needs a build with TESTPOINTS=1' unless test_points_built($primary);
 
-# a piece of 16 pages is sorted at a time, so that there are many runs
+# a piece of 16 pages is sorted at a time, so that there are many components
 my $standby = new_standby($primary, 'standby', conf => <<'EOC');
 work_mem = 64kB
 EOC
@@ -158,7 +158,7 @@ my $read = reads($standby, 'c_k');
 $standby->safe_psql('postgres', "$forced $queries[0]");
 cmp_ok(reads($standby, 'c_k') - $read, '<', 12, 'another session reads the end of the journal only');
 
-# what is appended goes there, too, and runs are merged
+# what is appended goes there, too, and components are merged
 foreach my $n (1 .. 6)
 {
 	insert_rows(4000);

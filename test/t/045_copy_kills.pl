@@ -39,7 +39,7 @@ sub answers_right
 	return $node->safe_psql('postgres', "$by_index $looks; $all") eq $node->safe_psql('postgres', "$by_table $looks; $all");
 }
 
-# more than eight runs of sixteen pages, so that some are merged
+# more than eight components of sixteen pages, so that some are merged
 $primary->safe_psql('postgres', q(
 	CREATE TABLE t (id bigint, k bigint) WITH (autovacuum_enabled = off);
 	INSERT INTO t SELECT -i, hashint8extended(-i, 1) FROM generate_series(1, 300000) i;

@@ -684,14 +684,14 @@ test_damaged_prefix(void)
 	free(rest);
 }
 
-/* Slopes where there were none leave no room for the bases behind them. */
+/* Slopes where there were none leave no room for the references behind them. */
 static void
 test_damaged_slopes(void)
 {
 	uint64_t	body[CB_PACK_MAX_WORDS];
 	CbPackEntry entries[8];
 	unsigned char *data;
-	unsigned char *bases;
+	unsigned char *refs;
 	size_t		len;
 
 	for (int w = 0; w < CB_PACK_MAX_WORDS; w++)
@@ -703,13 +703,13 @@ test_damaged_slopes(void)
 	memcpy(data, blob, len);
 
 	/* all are alike: what stands behind the codes is the body */
-	bases = data + CB_PACK_MAX_WORDS;
-	while (bases + sizeof(body) < data + len &&
-		   memcmp(bases, body, sizeof(body)) != 0)
-		bases++;
-	if (CHECK(bases + sizeof(body) < data + len))
+	refs = data + CB_PACK_MAX_WORDS;
+	while (refs + sizeof(body) < data + len &&
+		   memcmp(refs, body, sizeof(body)) != 0)
+		refs++;
+	if (CHECK(refs + sizeof(body) < data + len))
 	{
-		memset(bases - CB_PACK_MAX_WORDS, 3 << 6 | 8, 5);
+		memset(refs - CB_PACK_MAX_WORDS, 3 << 6 | 8, 5);
 		CHECK(!cb_pack_check(data, len));
 		use_damaged(data, len);
 	}

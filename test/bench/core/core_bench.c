@@ -1,8 +1,8 @@
 /*
  * core_bench.c - what an index entry costs without the server: one by one into
- * sorted leaves, or by way of buckets into leaves with a tail.
+ * sorted leaves, or by way of buckets into leaves with a delta.
  *
- *	core_bench direct|tail|packed ENTRIES POOL-BYTES
+ *	core_bench direct|delta|packed ENTRIES POOL-BYTES
  *
  * The tree is loaded with so many entries of random 64-bit keys; then five
  * pool-fulls of new ones are inserted.  Prints CPU time an entry, and under
@@ -39,7 +39,7 @@
 /* ../paper/run has more than any batch has leaves, too: nothing is fetched */
 #ifndef AHEAD
 #define AHEAD		8			/* leaves whose header is fetched ahead */
-#define AHEAD_TAIL	4			/* whose end of the tail is */
+#define AHEAD_DELTA	4			/* whose end of the delta is */
 #endif
 
 typedef struct Bench
@@ -204,9 +204,9 @@ fetch_ahead(const Tree *tree, const Visit *visits, int n, int at)
 		__builtin_prefetch(page, 1);
 		__builtin_prefetch(page_special(page));
 	}
-	if (at + AHEAD_TAIL < n)
+	if (at + AHEAD_DELTA < n)
 	{
-		const Visit *visit = &visits[at + AHEAD_TAIL];
+		const Visit *visit = &visits[at + AHEAD_DELTA];
 		const Page *page = tree_page(tree, visit->leaf);
 		int			bytes = (visit->to - visit->from) * (int) sizeof(Tuple);
 
@@ -356,7 +356,7 @@ run(Bench *bench)
 int
 main(int argc, char **argv)
 {
-	static const char *const names[] = {"direct", "tail", "packed"};
+	static const char *const names[] = {"direct", "delta", "packed"};
 	static Bench bench;
 	int			format = 0;
 	uint64_t	most;
@@ -366,7 +366,7 @@ main(int argc, char **argv)
 		format++;
 	if (argc != 4 || format > PACKED || atoll(argv[2]) < 10000 || atoll(argv[3]) < 1)
 	{
-		fprintf(stderr, "usage: core_bench direct|tail|packed ENTRIES POOL-BYTES\n");
+		fprintf(stderr, "usage: core_bench direct|delta|packed ENTRIES POOL-BYTES\n");
 		return 2;
 	}
 	bench.entries = (uint64_t) atoll(argv[2]);

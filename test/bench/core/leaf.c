@@ -1,6 +1,6 @@
 /*
  * leaf.c - the leaves' formats: one insertion into a sorted leaf, or a batch to
- * a leaf's tail and, when it has no room, the leaf written anew.
+ * a leaf's delta and, when it has no room, the leaf written anew.
  */
 #include "tree.h"
 
@@ -13,13 +13,13 @@
 
 #define MAX_PARTS	64			/* of a leaf that is split */
 #define MAX_FRESH	(PAGE_ITEMS + 65536 / (int) sizeof(Tuple))
-#define RADIX_BITS	16			/* of a tail's keys, behind what they share */
+#define RADIX_BITS	16			/* of a delta's keys, behind what they share */
 
 /* a blob's room on a page with a high key */
 #define PACK_ROOM \
 	((int) (PAGE_END - PAGE_HEADER - ITEM_SIZE - sizeof(uint32_t)))
 
-static Tuple base[CB_PACK_MAX_ENTRIES];
+static Tuple packed[CB_PACK_MAX_ENTRIES];
 static Tuple fresh[MAX_FRESH];
 static Tuple all[CB_PACK_MAX_ENTRIES + MAX_FRESH];
 
@@ -86,11 +86,11 @@ leaf_capacity(Format format, uint64_t rows)
 	if (format != PACKED)
 		return PAGE_ITEMS;
 	for (int i = 0; i < CB_PACK_MAX_ENTRIES; i++)
-		base[i] = (Tuple) {heap_tid(mix((uint64_t) i) % rows),
-		(i == 0 ? 0 : base[i - 1].key) + mix((uint64_t) i) % (2 * gap)};
+		packed[i] = (Tuple) {heap_tid(mix((uint64_t) i) % rows),
+		(i == 0 ? 0 : packed[i - 1].key) + mix((uint64_t) i) % (2 * gap)};
 	for (n = CB_PACK_MAX_ENTRIES; n > 0; n--)
 	{
-		if (encode(base, n, blob, PACK_ROOM - RESERVE) != 0)
+		if (encode(packed, n, blob, PACK_ROOM - RESERVE) != 0)
 			break;
 	}
 	return n - n / 20;			/* others may take more bits */
@@ -98,9 +98,9 @@ leaf_capacity(Format format, uint64_t rows)
 
 /* ---------- reading ---------- */
 
-/* Of n entries, all in order: base[]; -1: the blob is damaged. */
+/* Of n entries, all in order: packed[]; -1: the blob is damaged. */
 static int
-read_base(const Page *page, Format format)
+read_packed(const Page *page, Format format)
 {
 	CbPackReader reader;
 	CbPackEntry entry;
@@ -109,22 +109,22 @@ read_base(const Page *page, Format format)
 	if (format != PACKED)
 	{
 		for (int i = 0; i < n; i++)
-			base[i] = *page_tuple(page, i + 1);
+			packed[i] = *page_tuple(page, i + 1);
 		return n;
 	}
 	if (!cb_pack_open(&reader, page_tuple(page, 1), page->item[1] >> 16))
 		return -1;
 	for (int i = 0; i < reader.count; i++)
 	{
-		if (!cb_pack_read(&reader, i, &entry, &base[i].key))
+		if (!cb_pack_read(&reader, i, &entry, &packed[i].key))
 			return -1;
-		base[i].tid = entry.tid;
+		packed[i].tid = entry.tid;
 	}
 	return reader.count;
 }
 
 static int
-first_of_tail(const Page *page, Format format)
+first_of_delta(const Page *page, Format format)
 {
 	return format == PACKED ? 2 : page_special(page)->npacked + 1;
 }
@@ -164,7 +164,7 @@ sort_tuples(Tuple *tuples, int n)
 	}
 }
 
-/* base[] and fresh[] to all[] */
+/* packed[] and fresh[] to all[] */
 static int
 merge(int npacked, int nfresh)
 {
@@ -173,11 +173,11 @@ merge(int npacked, int nfresh)
 
 	for (int j = 0; j < nfresh; j++)
 	{
-		while (i < npacked && base[i].key <= fresh[j].key)
-			all[n++] = base[i++];
+		while (i < npacked && packed[i].key <= fresh[j].key)
+			all[n++] = packed[i++];
 		all[n++] = fresh[j];
 	}
-	memcpy(&all[n], &base[i], (size_t) (npacked - i) * sizeof(Tuple));
+	memcpy(&all[n], &packed[i], (size_t) (npacked - i) * sizeof(Tuple));
 	return n + npacked - i;
 }
 
@@ -223,9 +223,9 @@ static void
 rewrite(Tree *tree, uint32_t no, const Tuple *sorted, int n)
 {
 	const Page *page = tree_page(tree, no);
-	int			first = first_of_tail(page, tree->format);
+	int			first = first_of_delta(page, tree->format);
 	int			count = page_count(page);
-	int			npacked = read_base(page, tree->format);
+	int			npacked = read_packed(page, tree->format);
 	int			nfresh = 0;
 
 	if (npacked < 0)
@@ -254,7 +254,7 @@ leaf_insert(Tree *tree, uint32_t no, const Tuple *tuple)
 	page_add(page, page_find(page, 1, tuple->key) + 1, tuple);
 }
 
-/* The others: entries in order, to the tail if there is room. */
+/* The others: entries in order, to the delta if there is room. */
 void
 leaf_apply(Tree *tree, uint32_t no, const Tuple *sorted, int n)
 {
@@ -274,7 +274,7 @@ leaf_apply(Tree *tree, uint32_t no, const Tuple *sorted, int n)
 
 /* ---------- check ---------- */
 
-/* All entries within bounds, those of the base in order; -1: they are not. */
+/* All entries within bounds, those of the packed in order; -1: they are not. */
 int
 leaf_check(const Page *page, Format format, uint64_t low, Sums *sums)
 {
@@ -291,18 +291,18 @@ leaf_check(const Page *page, Format format, uint64_t low, Sums *sums)
 		first = count;
 		npacked = count - 1;
 		for (int i = 1; i < count; i++)
-			base[i - 1] = *page_tuple(page, i);
+			packed[i - 1] = *page_tuple(page, i);
 	}
 	else
 	{
-		first = first_of_tail(page, format);
-		npacked = read_base(page, format);
+		first = first_of_delta(page, format);
+		npacked = read_packed(page, format);
 	}
 	for (int i = 0; i < npacked; i++)
 	{
-		if (base[i].key < (i == 0 ? low : base[i - 1].key) || base[i].key >= high)
+		if (packed[i].key < (i == 0 ? low : packed[i - 1].key) || packed[i].key >= high)
 			return -1;
-		sums_add(sums, &base[i]);
+		sums_add(sums, &packed[i]);
 	}
 	for (int i = first; i < count; i++)
 	{

@@ -7,7 +7,7 @@
  * bound, page number).  Leaves come in three formats:
  *
  *	DIRECT	items in order, as nbtree's
- *	TAIL	npacked items in order, the others in an order of their own
+ *	DELTA	npacked items in order, the others in an order of their own
  *	PACKED	one blob of core/cb_pack, then plain items in an order of their own
  *
  * One thread, no errors: what must not be ends the program.
@@ -31,7 +31,7 @@
 typedef enum Format
 {
 	DIRECT,
-	TAIL,
+	DELTA,
 	PACKED
 } Format;
 
@@ -45,7 +45,7 @@ typedef struct Special
 {
 	uint32_t	right;			/* neighbour; 0: none */
 	uint16_t	level;			/* 0: leaf */
-	uint16_t	npacked;			/* TAIL: items in order, without the high key */
+	uint16_t	npacked;			/* DELTA: items in order, without the high key */
 	uint64_t	flags;
 } Special;
 

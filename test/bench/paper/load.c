@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH		10			/* entries that come to a tail at a time */
+#define BATCH		10			/* entries that come to a delta at a time */
 
 /* The leaf's entries, of which nlater come in batches, any of them. */
 static void

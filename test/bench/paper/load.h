@@ -15,7 +15,7 @@ typedef struct Layout
 	const char *name;
 	Format		format;
 	bool		inserted;		/* leaves are 1/2 to 1 full, the newest entries
-								 * in their tails; else all are full */
+								 * in their deltas; else all are full */
 	bool		in_order;		/* of memory; else anywhere */
 } Layout;
 

@@ -120,7 +120,7 @@ main(int argc, char **argv)
 		int			(*run) (void);
 	}			parts[] = {
 		{"buckets", buckets_main}, {"lookup", lookup_main}, {"leaves", leaves_main},
-		{"tail", tail_main}, {"place", place_main}
+		{"fingers", fingers_main}, {"place", place_main}
 	};
 
 	nargs = argc;
@@ -130,6 +130,6 @@ main(int argc, char **argv)
 		if (strcmp(argv[1], parts[i].name) == 0)
 			return parts[i].run();
 	}
-	fprintf(stderr, "usage: paper_bench buckets|lookup|leaves|tail|place [NAME=VALUE...]\n");
+	fprintf(stderr, "usage: paper_bench buckets|lookup|leaves|fingers|place [NAME=VALUE...]\n");
 	return 2;
 }

@@ -56,7 +56,7 @@ random_below(uint64_t *state, uint32_t n)
 extern int	buckets_main(void);
 extern int	lookup_main(void);
 extern int	leaves_main(void);
-extern int	tail_main(void);
+extern int	fingers_main(void);
 extern int	place_main(void);
 
 #endif							/* BENCH_PAPER_H */

@@ -135,7 +135,7 @@ MECHANISMS = [
         leaning="prefetch of runs",
         runs=["--scale 0.6 first-reads"]),
 
-    # reading: the levels above the tree
+    # reading: the tiers above the tree
     Mechanism(
         "empty-journal-memo", src=87, tests=320,
         title="memo that the journal is empty",

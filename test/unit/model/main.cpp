@@ -107,7 +107,7 @@ static const SharedCase shared_cases[] = {
 	{"shared-no-reach", "broken: pins without a look how far it reaches", SH_NO_REACH, '1'},
 	{"shared-no-tail-look", "broken: pins without a look from which tail on", SH_NO_TAIL_LOOK, '1'},
 	{"shared-two-builders", "broken: two build at once", SH_TWO_BUILDERS, '1'},
-	{"shared-drop-partly", "broken: drops a run that is needed in part", SH_DROP_PARTLY, '1'},
+	{"shared-drop-partly", "broken: drops a component that is needed in part", SH_DROP_PARTLY, '1'},
 	{"shared-no-tail", "broken: returns what lies below the tail", SH_NO_TAIL, '1'},
 	{"shared-no-build", "broken: takes the copy of another build", SH_NO_BUILD, '1'},
 	{"shared-tree-first", "broken: reads the tree, then the copy", SH_TREE_FIRST, '1'},

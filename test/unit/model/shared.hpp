@@ -14,7 +14,7 @@
 #pragma once
 #include "explore.hpp"
 
-enum { SH_POS = 4, SH_RUNS = 2, SH_SCANS = 2, SH_REPLAY = 2, SH_EVICT = 3, SH_PROCS = 4 };
+enum { SH_POS = 4, SH_COMPONENTS = 2, SH_SCANS = 2, SH_REPLAY = 2, SH_EVICT = 3, SH_PROCS = 4 };
 
 struct SharedScan
 {
@@ -30,8 +30,8 @@ struct SharedState
 {
 	u8			head, tail;		/* positions appended, and below the tail */
 	u8			tree, ranges, reused, file; /* the file's build */
-	u8			copy_file, serial, copy_tail, upto, nruns, builder;
-	u8			run[SH_RUNS];	/* positions, as bits */
+	u8			copy_file, serial, copy_tail, upto, ncomponents, builder;
+	u8			component[SH_COMPONENTS];	/* positions, as bits */
 	u8			buckets;		/* positions from here on are in buckets; 0: none */
 	u8			err, replay_pc, evictions, crashes;
 	SharedScan	p[SH_SCANS];
@@ -45,7 +45,7 @@ enum SharedRule : u8
 	SH_NO_REACH,				/* pins without a look how far the copy reaches */
 	SH_NO_TAIL_LOOK,			/* ... from which tail on */
 	SH_TWO_BUILDERS,			/* builds although another does */
-	SH_DROP_PARTLY,				/* drops a run of which the tail has passed an entry */
+	SH_DROP_PARTLY,				/* drops a component of which the tail has passed an entry */
 	SH_NO_TAIL,					/* returns what lies below the tail */
 	SH_NO_BUILD,				/* takes the copy of another build of the file */
 	SH_TREE_FIRST,				/* reads the tree before it pins */
@@ -85,8 +85,8 @@ struct SharedModel
 		std::string r = "tail " + std::to_string(s.tail) + " head " + std::to_string(s.head) + " tree " + bits(s.tree) +
 			" copy up to " + std::to_string(s.upto);
 
-		for (int i = 0; i < s.nruns; i++)
-			r += " " + bits(s.run[i]);
+		for (int i = 0; i < s.ncomponents; i++)
+			r += " " + bits(s.component[i]);
 		return r;
 	}
 	const char *broken(const State &s) const
@@ -144,8 +144,8 @@ struct SharedModel
 
 	static void forget(State &n)
 	{
-		n.nruns = n.upto = n.copy_tail = 0;
-		memset(n.run, 0, sizeof n.run);
+		n.ncomponents = n.upto = n.copy_tail = 0;
+		memset(n.component, 0, sizeof n.component);
 		n.serial++;
 	}
 	static void begin_again(SharedScan &p)
@@ -188,7 +188,7 @@ struct SharedModel
 			case 4:
 				n.ranges |= 1 << 1;
 				n.tail = 2;
-				what = "position 1 is in the first run, the tail passes it";
+				what = "position 1 is in the first component, the tail passes it";
 				break;
 			case 5:
 				n.buckets = s.head;
@@ -339,8 +339,8 @@ struct SharedModel
 		if (rule != SH_TREE_FIRST)
 			p.view = 0;
 		if (p.from > p.tail && is_current(s))
-			for (int i = 0; i < s.nruns; i++)
-				p.view |= s.run[i];
+			for (int i = 0; i < s.ncomponents; i++)
+				p.view |= s.component[i];
 		/* what the bucket has: all from the buckets' beginning on */
 		if (s.buckets)
 			p.view |= below(s.head) & ~below(s.buckets);
@@ -393,19 +393,19 @@ struct SharedModel
 			}
 				return "reads and sorts a piece";
 			case INSTALL:
-				n.run[n.nruns++] = p.piece;
+				n.component[n.ncomponents++] = p.piece;
 				n.upto = p.upto;
-				p.pc = n.nruns == SH_RUNS ? MERGE : LOOK;
-				return "installs a run";
+				p.pc = n.ncomponents == SH_COMPONENTS ? MERGE : LOOK;
+				return "installs a component";
 			case MERGE:
-				p.merged = (u8) (s.run[s.nruns - 1] | s.run[s.nruns - 2]) & ~below(p.btail);
+				p.merged = (u8) (s.component[s.ncomponents - 1] | s.component[s.ncomponents - 2]) & ~below(p.btail);
 				p.pc = REPLACE;
 				return "merges the newest two";
 			case REPLACE:
-				if (n.nruns >= 2)
+				if (n.ncomponents >= 2)
 				{
-					n.run[--n.nruns] = 0;
-					n.run[n.nruns - 1] = p.merged;
+					n.component[--n.ncomponents] = 0;
+					n.component[n.ncomponents - 1] = p.merged;
 				}
 				p.pc = LOOK;
 				return "installs what was merged";
@@ -417,7 +417,7 @@ struct SharedModel
 		u8			kept = 0;
 
 		/* a copy of another build goes when the bucket set is made anew */
-		if (!is_current(s) || (!s.upto && !s.nruns))
+		if (!is_current(s) || (!s.upto && !s.ncomponents))
 		{
 			forget(n);
 			n.serial = s.serial;
@@ -425,16 +425,16 @@ struct SharedModel
 		}
 		else if (s.serial != p.serial && rule != SH_NO_SERIAL)
 			return give_up(n, p, "finds the copy given up");
-		for (int i = 0; i < n.nruns; i++)
+		for (int i = 0; i < n.ncomponents; i++)
 		{
-			u8			needed = n.run[i] & ~below(s.tail);
+			u8			needed = n.component[i] & ~below(s.tail);
 
-			if (rule == SH_DROP_PARTLY ? needed == n.run[i] : needed != 0)
-				n.run[kept++] = n.run[i];
+			if (rule == SH_DROP_PARTLY ? needed == n.component[i] : needed != 0)
+				n.component[kept++] = n.component[i];
 		}
-		for (int i = kept; i < n.nruns; i++)
-			n.run[i] = 0;
-		n.nruns = kept;
+		for (int i = kept; i < n.ncomponents; i++)
+			n.component[i] = 0;
+		n.ncomponents = kept;
 		if (n.upto < s.tail)
 			n.upto = s.tail;
 		n.copy_tail = s.tail;
@@ -442,7 +442,7 @@ struct SharedModel
 		p.upto = n.upto;
 		if (p.upto >= s.head || p.upto >= p.limit)
 			return give_up(n, p, "has come to the end");
-		p.pc = n.nruns == SH_RUNS ? MERGE : READ;
+		p.pc = n.ncomponents == SH_COMPONENTS ? MERGE : READ;
 		return "leaves out what the tail has passed";
 	}
 	const char *give_up(State &n, SharedScan &p, const char *what) const

@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * cb_shared_run.c
+ * cb_shared_component.c
  *	  Sorted parts of shared copies: written once, then read by all.
  *
- * A run is a chunk, its directory, and those that the directory names, its
- * members, which have the entries in order.  All are of the pool, and in no
+ * A component is a chunk, its directory, and those that the directory names,
+ * its members, which have the entries in order.  All are of the pool, and in no
  * bucket's list.
  *
- * While a run is written nobody else knows of it: the directory is pinned by
- * the writer's slot alone, and goes with its members if that is released after
- * an error.  What is listed in a shared copy never changes.  It is held by
- * that copy, and by the slots of those who read it; the last one to let go
+ * While a component is written nobody else knows of it: the directory is pinned
+ * by the writer's slot alone, and goes with its members if that is released
+ * after an error.  What is listed in a shared copy never changes.  It is held
+ * by that copy, and by the slots of those who read it; the last one to let go
  * frees it.  The directory is in the state RETIRED all the time, since it can
  * come to its end at any of these moments.
  *
- * Of equal entries a run has one, the one that is in the journal longest: the
- * TID of an earlier one can have been used again, so its bytes can differ
+ * Of equal entries a component has one, the one that is in the journal longest:
+ * the TID of an earlier one can have been used again, so its bytes can differ
  * (I11_NEWEST, I11_SHAREDNEWEST).
  *
  *-------------------------------------------------------------------------
@@ -27,29 +27,30 @@
 #include "lib/binaryheap.h"
 #include "miscadmin.h"
 
-/* a run that is written */
+/* a component that is written */
 typedef struct CbSharedWriter
 {
 	const CbKeyDesc *kd;
 	const CbBucketSet *set;		/* the index's */
 	CbPoolChunk *directory;
-	CbSharedRun *run;
+	CbDirectory *component;
 	CbPoolChunk *member;		/* the last one, which takes entries, or NULL */
 } CbSharedWriter;
 
 /* ---------- writing ---------- */
 
-/* How many members a run can have: as many as its directory has room for. */
+/* How many members a component can have: as many as its directory has room for. */
 uint32
-cb_shared_run_max_members(void)
+cb_directory_max_members(void)
 {
-	return (cb_pool->chunk_size - offsetof(CbSharedRun, members)) /
+	return (cb_pool->chunk_size - offsetof(CbDirectory, members)) /
 		sizeof(CbSharedMember);
 }
 
 /*
- * May runs take one more chunk?  Where there are buckets half of the pool is
- * theirs; in recovery there are none.  A hint: builders of other copies ask, too.
+ * May components take one more chunk?  Where there are buckets half of the pool
+ * is theirs; in recovery there are none.  A hint: builders of other copies ask,
+ * too.
  */
 static bool
 cb_shared_may_grow(void)
@@ -59,8 +60,9 @@ cb_shared_may_grow(void)
 }
 
 /*
- * A chunk for the run, held once; CB_NONE: no room.  For it the copy of another
- * index goes that was not used for longest.  No LWLock is held; waits for none.
+ * A chunk for the component, held once; CB_NONE: no room.  For it the copy of
+ * another index goes that was not used for longest.  No LWLock is held; waits
+ * for none.
  */
 static uint32
 cb_shared_open_chunk(const CbSharedWriter *writer)
@@ -75,13 +77,13 @@ cb_shared_open_chunk(const CbSharedWriter *writer)
 }
 
 /*
- * Begins a run; false: no room.  The slot has room for a pin.  From here on the
- * directory is the slot's, and its members go with it (B3): so it is RETIRED
- * already, and says that it is a directory, before the slot has it.
+ * Begins a component; false: no room.  The slot has room for a pin.  From here
+ * on the directory is the slot's, and its members go with it (B3): so it is
+ * RETIRED already, and says that it is a directory, before the slot has it.
  */
 static bool
-cb_shared_begin_run(CbSharedWriter *writer, const CbKeyDesc *kd,
-					const CbBucketSet *set)
+cb_shared_begin_component(CbSharedWriter *writer, const CbKeyDesc *kd,
+						  const CbBucketSet *set)
 {
 	uint32		number;
 
@@ -92,9 +94,9 @@ cb_shared_begin_run(CbSharedWriter *writer, const CbKeyDesc *kd,
 	if (number == CB_NONE)
 		return false;
 	writer->directory = &cb_pool_chunks[number];
-	writer->run = cb_shared_run(number);
-	memset(writer->run, 0, offsetof(CbSharedRun, members));
-	writer->run->has_numbers = kd->is_number;
+	writer->component = cb_directory(number);
+	memset(writer->component, 0, offsetof(CbDirectory, members));
+	writer->component->has_numbers = kd->is_number;
 	writer->directory->is_directory = true;
 	cb_chunk_set_state(&writer->directory->chunk, CB_CHUNK_RETIRED);
 	cb_slot_adopt(writer->directory);
@@ -102,24 +104,25 @@ cb_shared_begin_run(CbSharedWriter *writer, const CbKeyDesc *kd,
 }
 
 /*
- * Adds a member that begins with the entry; false: no room.  It is the run's as
- * soon as the run counts it: nothing can fail between that and its opening.
+ * Adds a member that begins with the entry; false: no room.  It is the
+ * component's as soon as the component counts it: nothing can fail between that
+ * and its opening.
  */
 static bool
 cb_shared_add_member(CbSharedWriter *writer, IndexTuple itup)
 {
-	CbSharedRun *run = writer->run;
-	CbSharedMember *member = &run->members[run->nmembers];
+	CbDirectory *component = writer->component;
+	CbSharedMember *member = &component->members[component->nmembers];
 	uint32		number;
 
-	if (run->nmembers == cb_shared_run_max_members())
+	if (component->nmembers == cb_directory_max_members())
 		return false;
 	number = cb_shared_open_chunk(writer);
 	if (number == CB_NONE)
 		return false;
 	member->chunk = number;
-	run->has_numbers = run->has_numbers && cb_key_get_number(itup, &member->number);
-	run->nmembers++;
+	component->has_numbers = component->has_numbers && cb_key_get_number(itup, &member->number);
+	component->nmembers++;
 	writer->member = &cb_pool_chunks[number];
 	return true;
 }
@@ -160,8 +163,8 @@ cb_shared_add(CbSharedWriter *writer, IndexTuple itup, CbPos pos, uint32 hash)
 	memcpy(place, itup, IndexTupleSize(itup));
 	*(CbPos *) (place + size) = pos;
 	cb_chunk_add(&member->chunk, size + sizeof(CbPos));
-	writer->run->nentries++;
-	writer->run->max_pos = Max(writer->run->max_pos, pos);
+	writer->component->nentries++;
+	writer->component->max_pos = Max(writer->component->max_pos, pos);
 	return true;
 }
 
@@ -169,7 +172,7 @@ cb_shared_add(CbSharedWriter *writer, IndexTuple itup, CbPos pos, uint32 hash)
 #define CB_SHARED_AHEAD		16
 
 /*
- * Writes a run of a piece of the journal that is sorted; returns its
+ * Writes a component of a piece of the journal that is sorted; returns its
  * directory, which the slot has pinned, or NULL: the pool has no room.  set is
  * the index's bucket set, whose copy is left alone.
  *
@@ -177,13 +180,13 @@ cb_shared_add(CbSharedWriter *writer, IndexTuple itup, CbPos pos, uint32 hash)
  * releases the slot to a mark from before, after an error or NULL, too.
  */
 CbPoolChunk *
-cb_shared_run_write(const CbKeyDesc *kd, const CbBucketSet *set,
-					const CbSorted *sorted)
+cb_shared_write(const CbKeyDesc *kd, const CbBucketSet *set,
+				const CbSorted *sorted)
 {
 	CbSharedWriter writer;
 	bool		by_abbrev = kd->hash == CB_HASH_ABBREV;
 
-	if (!cb_shared_begin_run(&writer, kd, set))
+	if (!cb_shared_begin_component(&writer, kd, set))
 		return NULL;
 	for (int i = 0; i < sorted->n; i++)
 	{
@@ -203,17 +206,18 @@ cb_shared_run_write(const CbKeyDesc *kd, const CbBucketSet *set,
 }
 
 /*
- * Frees the members of a run whose directory is freed, by whoever had its last
- * hold: nobody reads them.  Waits for nothing, cannot fail; any lock may be held.
+ * Frees the members of a component whose directory is freed, by whoever had its
+ * last hold: nobody reads them.  Waits for nothing, cannot fail; any lock may
+ * be held.
  */
 void
-cb_shared_run_free_members(CbPoolChunk *directory)
+cb_directory_free_members(CbPoolChunk *directory)
 {
-	CbSharedRun *run = cb_shared_run(directory->number);
+	CbDirectory *component = cb_directory(directory->number);
 
-	for (uint32 i = 0; i < run->nmembers; i++)
+	for (uint32 i = 0; i < component->nmembers; i++)
 	{
-		CbPoolChunk *member = &cb_pool_chunks[run->members[i].chunk];
+		CbPoolChunk *member = &cb_pool_chunks[component->members[i].chunk];
 
 		cb_chunk_set_state(&member->chunk, CB_CHUNK_RETIRED);
 		(void) cb_chunk_release(&member->chunk);
@@ -223,10 +227,10 @@ cb_shared_run_free_members(CbPoolChunk *directory)
 
 /* ---------- merging ---------- */
 
-/* a run that is merged */
+/* a component that is merged */
 typedef struct CbSharedInput
 {
-	const CbSharedRun *run;
+	const CbDirectory *component;
 	int			age;			/* 0: the newest */
 	uint32		member;			/* where it is, ... */
 	uint32		rank;			/* ... in which */
@@ -235,20 +239,20 @@ typedef struct CbSharedInput
 
 /*
  * Finds the input's next entry, from its place on, at tail or above; false: there
- * is none.  Runs are pinned, and do not change: no lock is needed.
+ * is none.  Components are pinned, and do not change: no lock is needed.
  */
 static bool
 cb_shared_settle_input(CbSharedInput *input, CbPos tail)
 {
-	for (; input->member < input->run->nmembers; input->member++)
+	for (; input->member < input->component->nmembers; input->member++)
 	{
-		const CbChunk *chunk = cb_shared_run_member(input->run, input->member);
+		const CbChunk *chunk = cb_directory_member(input->component, input->member);
 		uint32		n = cb_chunk_count(chunk);
 
 		for (; input->rank < n; input->rank++)
 		{
 			input->itup = (IndexTuple) cb_chunk_entry(chunk, input->rank);
-			if (cb_shared_run_pos(input->itup) >= tail)
+			if (cb_shared_entry_pos(input->itup) >= tail)
 				return true;
 		}
 		input->rank = 0;
@@ -287,7 +291,7 @@ cb_shared_add_inputs(CbSharedWriter *writer, binaryheap *heap, CbPos tail)
 			CHECK_FOR_INTERRUPTS();
 		if (last == NULL || cb_key_compare(writer->kd, last, input->itup) != 0)
 		{
-			if (!cb_shared_add(writer, input->itup, cb_shared_run_pos(input->itup),
+			if (!cb_shared_add(writer, input->itup, cb_shared_entry_pos(input->itup),
 							   cb_shared_hash(writer->kd, input->itup)))
 				return false;
 			last = input->itup;
@@ -302,25 +306,25 @@ cb_shared_add_inputs(CbSharedWriter *writer, binaryheap *heap, CbPos tail)
 }
 
 /*
- * Writes a run of what n runs have at tail or above; they are given from the
- * newest on, are pinned, and stay as they are.  Otherwise as
- * cb_shared_run_write(); comparisons run.  The run can be empty.
+ * Writes a component of what n components have at tail or above; they are given
+ * from the newest on, are pinned, and stay as they are.  Otherwise as
+ * cb_shared_write(); comparisons run.  The component can be empty.
  */
 CbPoolChunk *
-cb_shared_run_merge(const CbKeyDesc *kd, const CbBucketSet *set,
-					const CbSharedRun **runs, int n, CbPos tail)
+cb_shared_merge_components(const CbKeyDesc *kd, const CbBucketSet *set,
+						   const CbDirectory **components, int n, CbPos tail)
 {
 	CbSharedWriter writer;
-	CbSharedInput inputs[CB_SHARED_MAX_RUNS];
+	CbSharedInput inputs[CB_SHARED_MAX_COMPONENTS];
 	binaryheap *heap;
 	bool		written;
 
-	if (!cb_shared_begin_run(&writer, kd, set))
+	if (!cb_shared_begin_component(&writer, kd, set))
 		return NULL;
 	heap = binaryheap_allocate(n, cb_shared_compare_inputs, unconstify(CbKeyDesc *, kd));
 	for (int i = 0; i < n; i++)
 	{
-		inputs[i] = (CbSharedInput) {.run = runs[i],.age = i};
+		inputs[i] = (CbSharedInput) {.component = components[i],.age = i};
 		if (cb_shared_settle_input(&inputs[i], tail))
 			binaryheap_add_unordered(heap, PointerGetDatum(&inputs[i]));
 	}
@@ -337,33 +341,33 @@ cb_shared_run_merge(const CbKeyDesc *kd, const CbBucketSet *set,
  * numbers tell: these spare the look at the member.
  */
 static inline bool
-cb_shared_begins_left(const CbKeyDesc *kd, const CbSharedRun *run, uint32 i,
+cb_shared_begins_left(const CbKeyDesc *kd, const CbDirectory *component, uint32 i,
 					  const CbBound *bound)
 {
-	if (run->has_numbers && bound->kind == CB_BOUND_KEYS && bound->is_number)
+	if (component->has_numbers && bound->kind == CB_BOUND_KEYS && bound->is_number)
 	{
 		int64		number = DatumGetInt64(bound->keys[0].value);
 
-		if (run->members[i].number != number)
-			return run->members[i].number < number;
+		if (component->members[i].number != number)
+			return component->members[i].number < number;
 	}
 	return cb_key_compare_bound(kd, bound,
-								(IndexTuple) cb_chunk_entry(cb_shared_run_member(run, i), 0)) <= 0;
+								(IndexTuple) cb_chunk_entry(cb_directory_member(component, i), 0)) <= 0;
 }
 
 /* How many members begin left of the bound.  Comparisons run. */
 static uint32
-cb_shared_search_members(const CbKeyDesc *kd, const CbSharedRun *run,
+cb_shared_search_members(const CbKeyDesc *kd, const CbDirectory *component,
 						 const CbBound *bound)
 {
 	uint32		low = 0;
-	uint32		high = run->nmembers;
+	uint32		high = component->nmembers;
 
 	while (low < high)
 	{
 		uint32		mid = low + (high - low) / 2;
 
-		if (cb_shared_begins_left(kd, run, mid, bound))
+		if (cb_shared_begins_left(kd, component, mid, bound))
 			low = mid + 1;
 		else
 			high = mid;
@@ -372,18 +376,18 @@ cb_shared_search_members(const CbKeyDesc *kd, const CbSharedRun *run,
 }
 
 /*
- * May the run have entries with this hash of the first column beside a bound at
- * one of the value's ends, which is in this member?  They are in that, or begin
- * with the next.
+ * May the component have entries with this hash of the first column beside a
+ * bound at one of the value's ends, which is in this member?  They are in that,
+ * or begin with the next.
  */
 static bool
-cb_shared_may_hold(const CbSharedRun *run, uint32 member, uint32 hash)
+cb_shared_may_hold(const CbDirectory *component, uint32 member, uint32 hash)
 {
-	uint32		last = Min(member + 1, run->nmembers - 1);
+	uint32		last = Min(member + 1, component->nmembers - 1);
 
 	for (uint32 i = member; i <= last; i++)
 	{
-		if (cb_filter_may_hold(cb_pool_filter(run->members[i].chunk),
+		if (cb_filter_may_hold(cb_pool_filter(component->members[i].chunk),
 							   cb_pool->filter_lines, hash))
 			return true;
 	}
@@ -391,24 +395,24 @@ cb_shared_may_hold(const CbSharedRun *run, uint32 member, uint32 hash)
 }
 
 /*
- * The place of a bound in a pinned run, which has entries.  hash: only those
- * with one value of the first column are wanted, at whose end the bound is;
- * NULL: all.  False: it has none that are wanted.  Comparisons run; takes no
- * lock.
+ * The place of a bound in a pinned component, which has entries.  hash: only
+ * those with one value of the first column are wanted, at whose end the bound
+ * is; NULL: all.  False: it has none that are wanted.  Comparisons run; takes
+ * no lock.
  */
 bool
-cb_shared_run_seek(const CbKeyDesc *kd, const CbSharedRun *run,
-				   const CbBound *bound, const uint32 *hash, CbSharedPlace *place)
+cb_shared_seek(const CbKeyDesc *kd, const CbDirectory *component,
+			   const CbBound *bound, const uint32 *hash, CbSharedPlace *place)
 {
-	uint32		nleft = cb_shared_search_members(kd, run, bound);
+	uint32		nleft = cb_shared_search_members(kd, component, bound);
 	const CbChunk *chunk;
 	int			low;
 	int			high;
 
 	place->member = nleft == 0 ? 0 : nleft - 1;
-	if (hash != NULL && !cb_shared_may_hold(run, place->member, *hash))
+	if (hash != NULL && !cb_shared_may_hold(component, place->member, *hash))
 		return false;
-	chunk = cb_shared_run_member(run, place->member);
+	chunk = cb_directory_member(component, place->member);
 	low = nleft == 0 ? 0 : 1;
 	high = nleft == 0 ? 0 : cb_chunk_count(chunk);
 	while (low < high)

@@ -1,10 +1,10 @@
 /*
- * tail.c - HydraList's fingerprints against the product's filters: is a key
+ * fingers.c - HydraList's fingerprints against the product's filters: is a key
  * among entries that are in no order, and where?
  *
- *	paper_bench tail [tail=64|512] [memory=BYTES] [looks=N] [rounds=N]
+ *	paper_bench fingers [chunk=64|512] [memory=BYTES] [looks=N] [rounds=N]
  *
- * A tail is a chunk of src/core/cb_chunk; there are so many that most look-ups
+ * A bin is a chunk of src/core/cb_chunk; there are so many that most look-ups
  * find theirs in no cache but, in part, the last.  Ways to look:
  *
  *	scan			each entry in turn
@@ -36,22 +36,22 @@
 #define FILTER_PART		16		/* bytes of entries for one of their filter */
 #define FINGERS			32		/* entries are a multiple */
 
-typedef struct Tail
+typedef struct Bin
 {
 	CbChunk		chunk;
 	cb_atomic64 *filter;
 	uint8_t    *fingers;
-} Tail;
+} Bin;
 
-static Tail *tails;
-static uint32_t ntails;
+static Bin *bins;
+static uint32_t nbins;
 static uint32_t nentries;		/* of each */
 static uint32_t filter_lines;
 
 static inline uint64_t
-entry_key(uint32_t tail, uint32_t i)
+entry_key(uint32_t bin, uint32_t i)
 {
-	return cb_mix((uint64_t) tail * MOST_ENTRIES + i) | 1;
+	return cb_mix((uint64_t) bin * MOST_ENTRIES + i) | 1;
 }
 
 static inline uint32_t
@@ -67,20 +67,20 @@ finger_of(uint64_t key)
 }
 
 static inline const Tuple *
-entry(const Tail *tail, uint32_t i)
+entry(const Bin *bin, uint32_t i)
 {
-	return cb_chunk_entry(&tail->chunk, i);
+	return cb_chunk_entry(&bin->chunk, i);
 }
 
 /* ---------- ways to look: the TID, or 0 ---------- */
 
 static uint64_t
-find_scan(const Tail *tail, uint64_t key)
+find_scan(const Bin *bin, uint64_t key)
 {
 	for (uint32_t i = 0; i < nentries; i++)
 	{
-		if (entry(tail, i)->key == key)
-			return entry(tail, i)->tid;
+		if (entry(bin, i)->key == key)
+			return entry(bin, i)->tid;
 	}
 	return 0;
 }
@@ -92,49 +92,49 @@ probe(const void *entry, void *arg)
 }
 
 static uint64_t
-find_sorted(const Tail *tail, uint64_t key)
+find_sorted(const Bin *bin, uint64_t key)
 {
-	uint32_t	rank = cb_chunk_search(&tail->chunk, 0, nentries, false, probe, &key);
+	uint32_t	rank = cb_chunk_search(&bin->chunk, 0, nentries, false, probe, &key);
 	const Tuple *tuple;
 
 	if (rank == nentries)
 		return 0;
-	tuple = cb_chunk_at(&tail->chunk, cb_chunk_item(&tail->chunk, rank)->order);
+	tuple = cb_chunk_at(&bin->chunk, cb_chunk_item(&bin->chunk, rank)->order);
 	return tuple->key == key ? tuple->tid : 0;
 }
 
 static uint64_t
-find_filter_scan(const Tail *tail, uint64_t key)
+find_filter_scan(const Bin *bin, uint64_t key)
 {
-	return cb_filter_may_hold(tail->filter, filter_lines, hash_of(key)) ? find_scan(tail, key) : 0;
+	return cb_filter_may_hold(bin->filter, filter_lines, hash_of(key)) ? find_scan(bin, key) : 0;
 }
 
 static uint64_t
-find_filter_sorted(const Tail *tail, uint64_t key)
+find_filter_sorted(const Bin *bin, uint64_t key)
 {
-	return cb_filter_may_hold(tail->filter, filter_lines, hash_of(key)) ? find_sorted(tail, key) : 0;
+	return cb_filter_may_hold(bin->filter, filter_lines, hash_of(key)) ? find_sorted(bin, key) : 0;
 }
 
 static uint64_t
-find_finger_scalar(const Tail *tail, uint64_t key)
+find_finger_scalar(const Bin *bin, uint64_t key)
 {
 	uint8_t		finger = finger_of(key);
 
 	for (uint32_t i = 0; i < nentries; i++)
 	{
-		if (tail->fingers[i] == finger && entry(tail, i)->key == key)
-			return entry(tail, i)->tid;
+		if (bin->fingers[i] == finger && entry(bin, i)->key == key)
+			return entry(bin, i)->tid;
 	}
 	return 0;
 }
 
 #if defined(__x86_64__)
 static inline uint64_t
-find_among(const Tail *tail, uint32_t first, uint32_t mask, uint64_t key)
+find_among(const Bin *bin, uint32_t first, uint32_t mask, uint64_t key)
 {
 	for (; mask != 0; mask &= mask - 1)
 	{
-		const Tuple *tuple = entry(tail, first + (uint32_t) __builtin_ctz(mask));
+		const Tuple *tuple = entry(bin, first + (uint32_t) __builtin_ctz(mask));
 
 		if (tuple->key == key)
 			return tuple->tid;
@@ -143,15 +143,15 @@ find_among(const Tail *tail, uint32_t first, uint32_t mask, uint64_t key)
 }
 
 static uint64_t
-find_finger_sse2(const Tail *tail, uint64_t key)
+find_finger_sse2(const Bin *bin, uint64_t key)
 {
 	__m128i		finger = _mm_set1_epi8((char) finger_of(key));
 
 	for (uint32_t i = 0; i < nentries; i += 16)
 	{
-		__m128i		some = _mm_load_si128((const __m128i *) (tail->fingers + i));
+		__m128i		some = _mm_load_si128((const __m128i *) (bin->fingers + i));
 		uint32_t	mask = (uint32_t) _mm_movemask_epi8(_mm_cmpeq_epi8(some, finger));
-		uint64_t	tid = find_among(tail, i, mask, key);
+		uint64_t	tid = find_among(bin, i, mask, key);
 
 		if (tid != 0)
 			return tid;
@@ -160,22 +160,22 @@ find_finger_sse2(const Tail *tail, uint64_t key)
 }
 
 static uint64_t
-find_filter_sse2(const Tail *tail, uint64_t key)
+find_filter_sse2(const Bin *bin, uint64_t key)
 {
-	return cb_filter_may_hold(tail->filter, filter_lines, hash_of(key)) ?
-		find_finger_sse2(tail, key) : 0;
+	return cb_filter_may_hold(bin->filter, filter_lines, hash_of(key)) ?
+		find_finger_sse2(bin, key) : 0;
 }
 
 __attribute__((target("avx2"))) static uint64_t
-find_finger_avx2(const Tail *tail, uint64_t key)
+find_finger_avx2(const Bin *bin, uint64_t key)
 {
 	__m256i		finger = _mm256_set1_epi8((char) finger_of(key));
 
 	for (uint32_t i = 0; i < nentries; i += 32)
 	{
-		__m256i		some = _mm256_load_si256((const __m256i *) (tail->fingers + i));
+		__m256i		some = _mm256_load_si256((const __m256i *) (bin->fingers + i));
 		uint32_t	mask = (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(some, finger));
-		uint64_t	tid = find_among(tail, i, mask, key);
+		uint64_t	tid = find_among(bin, i, mask, key);
 
 		if (tid != 0)
 			return tid;
@@ -187,7 +187,7 @@ find_finger_avx2(const Tail *tail, uint64_t key)
 typedef struct Way
 {
 	const char *name;
-	uint64_t	(*find) (const Tail *tail, uint64_t key);
+	uint64_t	(*find) (const Bin *bin, uint64_t key);
 	double		ns[2][MAX_ROUNDS];	/* absent, present */
 } Way;
 
@@ -216,7 +216,7 @@ count_ways(void)
 #endif
 }
 
-/* ---------- tails ---------- */
+/* ---------- bins ---------- */
 
 static int
 compare(const void *a, const void *b, void *arg)
@@ -226,7 +226,7 @@ compare(const void *a, const void *b, void *arg)
 }
 
 static void
-make_tails(uint64_t bytes)
+make_bins(uint64_t bytes)
 {
 	uint32_t	size = nentries * (uint32_t) (sizeof(Tuple) + sizeof(CbItem));
 	uint32_t	distance = (size + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
@@ -234,69 +234,69 @@ make_tails(uint64_t bytes)
 	char	   *filters;
 	uint8_t    *fingers;
 
-	ntails = (uint32_t) (bytes / distance) + 1;
+	nbins = (uint32_t) (bytes / distance) + 1;
 	filter_lines = size / (FILTER_PART * CB_FILTER_LINE_BYTES);
-	data = memory_get((size_t) ntails * distance);
-	filters = memory_get((size_t) ntails * filter_lines * CB_FILTER_LINE_BYTES);
-	fingers = memory_get((size_t) ntails * nentries);
-	tails = calloc(ntails, sizeof(Tail));
-	if (tails == NULL)
+	data = memory_get((size_t) nbins * distance);
+	filters = memory_get((size_t) nbins * filter_lines * CB_FILTER_LINE_BYTES);
+	fingers = memory_get((size_t) nbins * nentries);
+	bins = calloc(nbins, sizeof(Bin));
+	if (bins == NULL)
 		die("out of memory");
-	for (uint32_t i = 0; i < ntails; i++)
+	for (uint32_t i = 0; i < nbins; i++)
 	{
-		tails[i].filter = (cb_atomic64 *) (filters + (size_t) i * filter_lines *
+		bins[i].filter = (cb_atomic64 *) (filters + (size_t) i * filter_lines *
 										   CB_FILTER_LINE_BYTES);
-		tails[i].fingers = fingers + (size_t) i * nentries;
-		cb_chunk_init(&tails[i].chunk, data + (size_t) i * distance, size);
-		cb_chunk_open(&tails[i].chunk);
-		cb_filter_clear(tails[i].filter, filter_lines);
+		bins[i].fingers = fingers + (size_t) i * nentries;
+		cb_chunk_init(&bins[i].chunk, data + (size_t) i * distance, size);
+		cb_chunk_open(&bins[i].chunk);
+		cb_filter_clear(bins[i].filter, filter_lines);
 	}
 }
 
 static void
-add_entries(Tail *tail, uint32_t number)
+add_entries(Bin *bin, uint32_t number)
 {
 	for (uint32_t i = 0; i < nentries; i++)
 	{
 		Tuple		tuple = {heap_tid(i), entry_key(number, i)};
 
-		cb_chunk_append(&tail->chunk, &tuple, sizeof(tuple));
+		cb_chunk_append(&bin->chunk, &tuple, sizeof(tuple));
 	}
 }
 
 static void
-add_filter(Tail *tail, uint32_t number)
+add_filter(Bin *bin, uint32_t number)
 {
 	for (uint32_t i = 0; i < nentries; i++)
-		cb_filter_add(tail->filter, filter_lines, hash_of(entry_key(number, i)));
+		cb_filter_add(bin->filter, filter_lines, hash_of(entry_key(number, i)));
 }
 
 static void
-add_fingers(Tail *tail, uint32_t number)
+add_fingers(Bin *bin, uint32_t number)
 {
 	for (uint32_t i = 0; i < nentries; i++)
-		tail->fingers[i] = finger_of(entry_key(number, i));
+		bin->fingers[i] = finger_of(entry_key(number, i));
 }
 
 static void
-sort_entries(Tail *tail, uint32_t number)
+sort_entries(Bin *bin, uint32_t number)
 {
 	uint16_t	order[MOST_ENTRIES];
 	uint16_t	scratch[MOST_ENTRIES];
 
 	(void) number;
-	cb_chunk_sort(&tail->chunk, nentries, order, scratch, compare, NULL);
-	cb_chunk_install_order(&tail->chunk, order, nentries);
+	cb_chunk_sort(&bin->chunk, nentries, order, scratch, compare, NULL);
+	cb_chunk_install_order(&bin->chunk, order, nentries);
 }
 
 static void
-add_to_all(const char *what, void (*add) (Tail *tail, uint32_t number))
+add_to_all(const char *what, void (*add) (Bin *bin, uint32_t number))
 {
 	double		start = now();
 
-	for (uint32_t i = 0; i < ntails; i++)
-		add(&tails[i], i);
-	printf("add=%s ns=%.2f\n", what, (now() - start) / ((double) ntails * nentries));
+	for (uint32_t i = 0; i < nbins; i++)
+		add(&bins[i], i);
+	printf("add=%s ns=%.2f\n", what, (now() - start) / ((double) nbins * nentries));
 }
 
 /* ---------- look-ups ---------- */
@@ -310,11 +310,11 @@ look_up(const Way *way, bool present, uint32_t n, uint64_t seed)
 
 	for (uint32_t j = 0; j < n; j++)
 	{
-		uint32_t	tail = random_below(&seed, ntails);
+		uint32_t	bin = random_below(&seed, nbins);
 		uint32_t	i = random_below(&seed, nentries);
-		uint64_t	key = entry_key(tail, i) ^ (present ? 0 : 1);
+		uint64_t	key = entry_key(bin, i) ^ (present ? 0 : 1);
 
-		wrong |= way->find(&tails[tail], key) ^ (present ? heap_tid(i) : 0);
+		wrong |= way->find(&bins[bin], key) ^ (present ? heap_tid(i) : 0);
 	}
 	if (wrong != 0)
 		die("not the entries that were looked for");
@@ -322,16 +322,16 @@ look_up(const Way *way, bool present, uint32_t n, uint64_t seed)
 }
 
 int
-tail_main(void)
+fingers_main(void)
 {
 	uint32_t	looks = (uint32_t) option("looks", 100e3);
 	int			rounds = (int) option("rounds", 5);
 	int			n = count_ways();
 
-	nentries = (uint32_t) option("tail", 64);
+	nentries = (uint32_t) option("chunk", 64);
 	if (nentries > MOST_ENTRIES || nentries < 64 || nentries % FINGERS != 0)
 		die("no such number of entries");
-	make_tails((uint64_t) option("memory", 64 << 20));
+	make_bins((uint64_t) option("memory", 64 << 20));
 	add_to_all("entries", add_entries);
 	add_to_all("filter", add_filter);
 	add_to_all("fingers", add_fingers);
