@@ -4,13 +4,14 @@
  *	  Filling the filters of unique indexes: bucket/cb_key_filter.h says why they
  *	  can be believed.
  *
- * Checks that have to read the index are counted.  When they are as many as the
- * index has pages, to read all of it once costs no more than they did: then a
- * worker that has come to flush the index begins to fill a filter.  It reads all
- * windows of a scan, in slices, between which it ends its transaction; where the
- * last one ends is noted with the filter, and any worker goes on there.  Bounds are
- * in the order of (key, TID), in which no entry moves, so that what is there all the
- * time is in one of the windows, and each is read as any scan's is (I1, I2).
+ * Checks that have to read the index are counted, as are looks of ON CONFLICT
+ * that find nothing.  When they are as many as the index has pages, to read all
+ * of it once costs no more than they did: then a worker that has come to flush
+ * the index begins to fill a filter.  It reads all windows of a scan, in slices,
+ * between which it ends its transaction; where the last one ends is noted with
+ * the filter, and any worker goes on there.  Bounds are in the order of (key,
+ * TID), in which no entry moves, so that what is there all the time is in one of
+ * the windows, and each is read as any scan's is (I1, I2).
  *
  * One process at a time does so, which a lock of the lock manager tells, so that
  * it is given back after an error.  Hash functions are the server's; comparisons,

@@ -39,6 +39,7 @@ typedef struct CbUniqueKey
 {
 	IndexScanDesc scan;			/* until it has found something, or nothing */
 	Oid			indexoid;
+	bool		filtered;		/* does no entry have it, by the index's filter? */
 	bool		absent;			/* was nothing found, and no entry added since? */
 	uint64		ended;			/* claims, before the scan read anything */
 	int			len;
@@ -141,6 +142,7 @@ cb_unique_settle_claims(IndexScanDesc scan)
 		CHECK_FOR_INTERRUPTS();
 		claimed = cb_claim_find(RelationGetRelid(index), &index->rd_locator, hash);
 		cb_unique_last.ended = claimed.ended;
+		cb_unique_last.filtered = claimed.absent;
 		if (claimed.owner == CB_CLAIM_NOBODY)
 			return claimed.absent ? CB_UNIQUE_LOOK_ABSENT : CB_UNIQUE_LOOK_UNSTAGED;
 		if (claimed.count > 0)
@@ -150,12 +152,18 @@ cb_unique_settle_claims(IndexScanDesc scan)
 	}
 }
 
-/* A scan with a dirty snapshot has found nothing, or something, when it began. */
+/*
+ * A scan with a dirty snapshot has found nothing, or something, when it began.  If a
+ * filter could have told that there is nothing, the look counts as one for it.
+ */
 void
 cb_unique_note_found(IndexScanDesc scan, bool found)
 {
-	cb_unique_last.absent = !found && cb_unique_last.scan == scan &&
-		cb_unique_last.len > 0;
+	bool		absent = !found && cb_unique_last.scan == scan;
+
+	if (absent && !cb_unique_last.filtered)
+		cb_unique_count_look(scan->indexRelation);
+	cb_unique_last.absent = absent && cb_unique_last.len > 0;
 	cb_unique_last.scan = NULL;
 }
 

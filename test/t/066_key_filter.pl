@@ -82,6 +82,17 @@ sub adding
 	return $session;
 }
 
+# ---------- looks of ON CONFLICT that find nothing ask for a filter, too ----------
+
+my $last = 0;
+
+$node->safe_psql('postgres', 'CREATE TABLE conflict (k int); CREATE UNIQUE INDEX conflict_k ON conflict USING cachebatch (k)');
+ok(wait_until(sub {
+	$last++;
+	$node->safe_psql('postgres', "INSERT INTO conflict VALUES ($last) ON CONFLICT (k) DO NOTHING");
+	state_of('conflict') eq 'ready' }), 'insertions that may conflict make a filter');
+is(join(',', looks('conflict', 'VALUES (-1)', 'ON CONFLICT (k) DO NOTHING')), '0,0', 'which tells that a key is new');
+
 my $holder = $node->background_psql('postgres');
 
 # ---------- new keys are not looked for ----------
