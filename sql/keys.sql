@@ -251,3 +251,35 @@ SELECT keys_cost('SELECT a, b FROM keys_skip WHERE a = 3') > 0.5 * keys_cost('SE
 DROP TABLE keys_skip;
 DROP FUNCTION keys_cost;
 RESET enable_bitmapscan;
+
+-- a scan that is started again with other values, and null among them; keys of one
+-- column that contradict each other; a scan with more keys after one with few
+CREATE TABLE keys_again (a int8, b int, t text);
+INSERT INTO keys_again SELECT i % 50, i, 't' || i FROM generate_series(1, 1000) i;
+CREATE INDEX keys_again_ab ON keys_again USING cachebatch (a, b);
+CREATE INDEX keys_again_t ON keys_again USING cachebatch (t);
+CREATE TABLE keys_outer (n int, a int4, b int, c int8, t text);
+INSERT INTO keys_outer VALUES (1, 7, 107, 7, 't7'), (2, NULL, 107, 7, NULL), (3, 8, 107, 7, 't8'),
+	(4, 7, 157, 7, 't1000'), (5, 7, NULL, 7, 't999'), (6, 9, 109, 9, 'none'), (7, 9, 109, 8, 't9');
+ANALYZE keys_again, keys_outer;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_material = off;
+SET enable_memoize = off;
+SET enable_bitmapscan = off;
+SET enable_sort = on;
+SELECT o.n, k.b, x.t FROM keys_outer o
+LEFT JOIN keys_again k ON k.a = o.a AND k.b = o.b LEFT JOIN keys_again x ON x.t = o.t ORDER BY n;
+SELECT o.n, count(k.b), min(k.b) FROM keys_outer o
+LEFT JOIN keys_again k ON k.a = o.a AND k.a = o.c GROUP BY n ORDER BY n;
+SELECT o.n, count(k.b), min(k.b) FROM keys_outer o
+LEFT JOIN keys_again k ON k.a = o.a AND k.a = ANY (ARRAY[o.c, 8]) GROUP BY n ORDER BY n;
+SELECT b FROM keys_again WHERE a > 40 AND a >= 41 AND a < 45 AND a <= 44 AND b > 940 AND b < 943 ORDER BY b;
+SELECT t FROM keys_again WHERE t = 't500';
+DROP TABLE keys_again, keys_outer;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_material;
+RESET enable_memoize;
+RESET enable_bitmapscan;
+RESET enable_sort;

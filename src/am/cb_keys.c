@@ -445,6 +445,15 @@ cb_keys_set_array(CbKeys *keys, CbKeysGiven *given, CbKeyCond *cond, Datum value
 	return true;
 }
 
+/* Sets the value of a key that is no array and not null. */
+static inline void
+cb_keys_set_value(CbKeys *keys, CbKeysGiven *given, ScanKey key)
+{
+	given->value = key->sk_argument;
+	(void) cb_key_widen_integer(keys->kd->order_proc[key->sk_attno - 1],
+								given->subtype, &given->value);
+}
+
 /* Adds what a scan key wants of its column; false if nothing can satisfy it. */
 static bool
 cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
@@ -481,9 +490,7 @@ cb_keys_add(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cxt)
 	}
 	if ((key->sk_flags & SK_SEARCHARRAY) != 0)
 		return cb_keys_set_array(keys, given, cond, key->sk_argument, cxt);
-	given->value = key->sk_argument;
-	(void) cb_key_widen_integer(keys->kd->order_proc[key->sk_attno - 1],
-								given->subtype, &given->value);
+	cb_keys_set_value(keys, given, key);
 	return true;
 }
 
@@ -525,17 +532,70 @@ cb_keys_set_type(CbKeys *keys, CbKeysGiven *given, ScanKey key, MemoryContext cx
 	cb_keys_init_type(&given->type, keys->kd, column, oid, cxt);
 }
 
-/* Before the first keys are set.  The key description lives as long. */
-void
-cb_keys_init(CbKeys *keys, CbKeyDesc *kd)
+/* Memory for so many scan keys, and for those of scans to come. */
+static void
+cb_keys_reserve(CbKeys *keys, int n, MemoryContext own_cxt)
 {
-	memset(keys, 0, offsetof(CbKeys, space));
+	if (keys->room > 0)
+	{
+		keys->room = 0;
+		pfree(keys->given);
+		pfree(keys->conds);
+	}
+	keys->given = MemoryContextAlloc(own_cxt, sizeof(CbKeysGiven) * n);
+	keys->conds = MemoryContextAlloc(own_cxt, sizeof(CbKeyCond) * 2 * n);
+	keys->room = n;
+}
+
+/*
+ * Before the first of a scan's keys are set, which are n.  *keys was zeroed, or has
+ * been another scan's; own_cxt lives as long as it.  The key description lives as
+ * long as the scan.
+ */
+void
+cb_keys_init(CbKeys *keys, CbKeyDesc *kd, int n, MemoryContext own_cxt)
+{
+	if (n > keys->room)
+		cb_keys_reserve(keys, n, own_cxt);
+	for (int i = 0; i < n; i++)
+		keys->given[i].type.kd = NULL;
 	keys->kd = kd;
+	keys->ngiven = n;
+	keys->plain = false;
+	keys->array_cxt = NULL;
 	keys->relating = -1;
 	keys->space.ncolumns = 0;
 	keys->space.get = cb_keys_get;
 	keys->space.relate = cb_keys_relate;
 	keys->space.arg = keys;
+}
+
+/* Does the key want its column to be equal to one value? */
+static inline bool
+cb_keys_is_plain(ScanKey key)
+{
+	return key->sk_flags == 0 && key->sk_strategy == BTEqualStrategyNumber;
+}
+
+/*
+ * Do the keys differ from those of the last time, which were plain, in values
+ * only?
+ */
+static inline bool
+cb_keys_are_as_before(const CbKeys *keys, ScanKey given, int n)
+{
+	if (!keys->plain)
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		const CbKeysGiven *last = &keys->given[i];
+
+		if (!cb_keys_is_plain(&given[i]) || given[i].sk_subtype != last->subtype ||
+			given[i].sk_attno != last->type.column + 1 ||
+			given[i].sk_func.fn_oid != last->type.operator.fn_oid)
+			return false;
+	}
+	return true;
 }
 
 /*
@@ -548,23 +608,29 @@ cb_keys_init(CbKeys *keys, CbKeyDesc *kd)
 bool
 cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 {
-	if (keys->given == NULL)
-	{
-		keys->ngiven = n;
-		keys->given = MemoryContextAllocZero(cxt, sizeof(CbKeysGiven) * n);
-		keys->conds = MemoryContextAlloc(cxt, sizeof(CbKeyCond) * 2 * n);
-	}
+	bool		plain = true;
+
 	Assert(n == keys->ngiven);
+	if (cb_keys_are_as_before(keys, given, n))
+	{
+		for (int i = 0; i < n; i++)
+			cb_keys_set_value(keys, &keys->given[i], &given[i]);
+		return true;
+	}
 	if (keys->array_cxt != NULL)
 		MemoryContextReset(keys->array_cxt);
 	keys->space.ncolumns = 0;
+	keys->plain = false;
 	for (int i = 0; i < n; i++)
 	{
+		plain = plain && cb_keys_is_plain(&given[i]) &&
+			(i == 0 || given[i].sk_attno > given[i - 1].sk_attno);
 		cb_keys_begin_column(keys, given[i].sk_attno - 1, keys->conds + 2 * i);
 		cb_keys_set_type(keys, &keys->given[i], &given[i], cxt);
 		if (!cb_keys_add(keys, &keys->given[i], &given[i], cxt))
 			return false;
 	}
+	keys->plain = plain;
 	return cb_keyspace_reduce(&keys->space);
 }
 
@@ -664,11 +730,11 @@ cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place, IndexTuple entry,
 		bound->kind = ScanDirectionIsForward(dir) ? CB_BOUND_MIN : CB_BOUND_MAX;
 		return;
 	}
-	if (!cb_keys_can_bound(place))
-		cb_keys_report_no_order(keys->kd, 0, InvalidOid,
-								((CbKeysType *) place->parts[0].cond->arg)->type);
 	for (; n < place->nparts && cb_keys_can_compare(&place->parts[n]); n++)
 		cb_keys_make_bound_key(keys, &place->parts[n], n, entry, &bound_keys[n]);
+	if (n == 0)
+		cb_keys_report_no_order(keys->kd, 0, InvalidOid,
+								((CbKeysType *) place->parts[0].cond->arg)->type);
 	bound->kind = CB_BOUND_KEYS;
 	bound->after = n < place->nparts ? ScanDirectionIsBackward(dir) : place->after;
 	bound->nkeys = n;

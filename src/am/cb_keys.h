@@ -37,10 +37,15 @@ typedef struct CbKeysGiven
 
 typedef struct CbKeys
 {
+	/* stays for the next scan */
+	int			room;			/* scan keys that there is memory for */
+	CbKeysGiven *given;
+	CbKeyCond  *conds;			/* two of each */
+
 	CbKeyDesc  *kd;
 	int			ngiven;			/* scan keys */
-	CbKeysGiven *given;			/* NULL: none have been given yet */
-	CbKeyCond  *conds;			/* room for two of each */
+	bool		plain;			/* do those given last want columns of their
+								 * own to be equal to one value each? */
 	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
 	CbKeySpace	space;
 	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
@@ -62,7 +67,7 @@ cb_keys_test(CbKeys *keys, IndexTuple itup, int natts, ScanDirection dir)
 }
 
 extern bool cb_keys_is_ordered(const CbKeyCond *cond);
-extern void cb_keys_init(CbKeys *keys, CbKeyDesc *kd);
+extern void cb_keys_init(CbKeys *keys, CbKeyDesc *kd, int n, MemoryContext own_cxt);
 extern bool cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt);
 extern bool cb_keys_are_interval(const CbKeys *keys);
 extern bool cb_keys_place_is_ordered(const CbKeyPlace *place);

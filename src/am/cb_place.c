@@ -22,7 +22,7 @@ cb_place_own_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple)
 		if (place->buf)
 			pfree(place->buf);
 		place->buf_size = Max(size, 128);
-		place->buf = MemoryContextAlloc(so->cxt, place->buf_size);
+		place->buf = MemoryContextAlloc(so->own_cxt, place->buf_size);
 	}
 	memcpy(place->buf, tuple, size);
 	return (IndexTuple) place->buf;
@@ -33,15 +33,15 @@ static CbBoundKey *
 cb_place_own_keys(CbScanOpaque so, CbPlace *place)
 {
 	if (place->keys == NULL)
-		place->keys = MemoryContextAlloc(so->cxt, sizeof(CbBoundKey) *
-										 so->kd.nkeyatts);
+		place->keys = MemoryContextAlloc(so->own_cxt, sizeof(CbBoundKey) *
+										 INDEX_MAX_KEYS);
 	return place->keys;
 }
 
 /*
  * Sets the bound of a place to one beside an entry, or at a separator, which
- * is copied into memory that the place keeps, of the scan's context.  after:
- * the bound is right of it.  Nothing is known of its leaf.
+ * is copied into memory that the place keeps.  after: the bound is right of
+ * it.  Nothing is known of its leaf, nor of its places in components of a copy.
  */
 void
 cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
@@ -51,6 +51,7 @@ cb_place_set_tuple(CbScanOpaque so, CbPlace *place, IndexTuple tuple,
 	place->bound.tuple = cb_place_own_tuple(so, place, tuple);
 	place->points = NULL;
 	place->leaf.blkno = InvalidBlockNumber;
+	place->upper_serial = 0;
 }
 
 /* Copies keys' values, so many, from an entry: they point to a copy of it. */

@@ -70,9 +70,9 @@
 #define CB_SCAN_VISIBLE_BATCH	16
 
 /*
- * Memory of the scan that was ended last, for the next one, or NULL.  A session
- * makes one scan after the other, and most read one window: there is one for each
- * row of INSERT ... ON CONFLICT.
+ * Memory of a scan that has ended, for the next one, or NULL.  A session makes one
+ * scan after the other, and most read one window: there is one for each row of
+ * INSERT ... ON CONFLICT.
  */
 static CbScanOpaque cb_scan_spare = NULL;
 
@@ -100,6 +100,10 @@ cb_scan_make_memory(void)
 									ALLOCSET_DEFAULT_SIZES);
 	so->work_cxt = AllocSetContextCreate(own, "cachebatch scan window",
 										 ALLOCSET_SMALL_SIZES);
+	so->keys.room = 0;
+	so->upper_serial = 0;
+	memset(&so->pos, 0, sizeof(CbPlace));
+	so->first.items = NULL;
 	return so;
 }
 
@@ -119,17 +123,21 @@ cb_scan_get_memory(void)
 	return so;
 }
 
-/* The scan's memory is kept for the next one, or freed if some is kept. */
+/*
+ * The scan's memory is kept for the next one, or freed if some is kept, or if it
+ * has a second window.
+ */
 static void
 cb_scan_put_memory(CbScanOpaque so)
 {
-	if (cb_scan_spare != NULL)
+	if (cb_scan_spare != NULL || so->mark != NULL)
 	{
 		MemoryContextDelete(so->own_cxt);
 		return;
 	}
 	MemoryContextReset(so->cxt);
 	MemoryContextReset(so->work_cxt);
+	cb_window_end(&so->first);
 	MemoryContextSetParent(so->own_cxt, TopMemoryContext);
 	cb_scan_spare = so;
 }
@@ -162,8 +170,8 @@ cb_am_beginscan(Relation index, int nkeys, int norderbys)
 
 	oldcxt = MemoryContextSwitchTo(so->cxt);
 	cb_key_init(&so->kd, index);
-	cb_keys_init(&so->keys, &so->kd);
 	MemoryContextSwitchTo(oldcxt);
+	cb_keys_init(&so->keys, &so->kd, nkeys, so->own_cxt);
 
 	scan->opaque = so;
 	return scan;
@@ -240,11 +248,8 @@ cb_scan_forget(IndexScanDesc scan)
 	cb_scan_drop_windows(scan);
 	cb_window_release_upper(so);
 	cb_window_forget_ranges(so);
-	if (so->cur == NULL)
-		return;
-	so->cur->copied = false;
-	so->cur->has_low = false;
-	so->cur->nitems = 0;
+	if (so->cur != NULL)
+		cb_window_forget(so->cur);
 }
 
 /*

@@ -61,7 +61,7 @@ typedef struct CbPlace
 	const CbKeyCond *points;	/* NULL: not one value */
 	int			point;
 	CbLeafHint	leaf;			/* its blkno is Invalid: not known */
-	uint32		upper_serial;	/* the CbUpper that component_index is about */
+	uint64		upper_serial;	/* the CbUpper that component_index is about */
 	int			component_index[CB_COPY_MAX_COMPONENTS];
 } CbPlace;
 
@@ -176,7 +176,8 @@ typedef struct CbScanRanges
 typedef struct CbScanOpaqueData
 {
 	/* the scan's memory, which outlives it */
-	MemoryContext own_cxt;		/* of this struct, and of the next two */
+	MemoryContext own_cxt;		/* of this struct, of the memory of places,
+								 * keys and windows, and of the next two */
 	MemoryContext cxt;			/* reset when the scan ends */
 	MemoryContext work_cxt;		/* ... and before each window is read */
 
@@ -186,23 +187,15 @@ typedef struct CbScanOpaqueData
 	/* what the scan sees of the journal, for which snapshot and attachment */
 	CbUpper    *upper;
 	CbUpper		none;			/* upper, if there is nothing */
-	uint32		upper_serial;	/* counts them */
 	uint64		upper_attach_id;
 	TransactionId upper_xmin;
 	TransactionId upper_xmax;
 	CommandId	upper_curcid;
 	uint64		upper_completions;
 
-	CbBucketView view;			/* while a window is read */
-	CbSharedView shared;		/* while a window is read: what upper lacks */
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		locks;			/* is the transaction serializable? */
-	CbLockedKeys locked;		/* what it has locked for the window, while it
-								 * is read, ... */
-	bool		locks_value;	/* ... or it is one value that is locked */
 	bool		in_range;		/* the window has a range in ranges */
-	CbRangeBounds range;		/* of the window, while it is read */
-	CbPlace		pos;			/* where the next window starts */
 	bool		possible;		/* may anything satisfy the keys? */
 	bool		passed_on;		/* of a parallel scan: it is known to all where
 								 * the next window starts */
@@ -236,6 +229,16 @@ typedef struct CbScanOpaqueData
 	CbDescent	descent;
 	CbKeys		keys;
 	CbScanGroup group;
+	uint64		upper_serial;	/* counts what upper has been, of all scans */
+
+	/* while a window is read */
+	CbBucketView view;
+	CbSharedView shared;		/* what upper lacks */
+	CbRangeBounds range;
+	CbLockedKeys locked;		/* what the scan has locked for the window, ... */
+	bool		locks_value;	/* ... or it is one value that is locked */
+
+	CbPlace		pos;			/* where the next window starts */
 	CbWindow	first;			/* cur or mark */
 } CbScanOpaqueData;
 
@@ -285,6 +288,8 @@ extern void cb_window_read_beside(IndexScanDesc scan, IndexTuple tuple, bool aft
 extern void cb_window_read_next(IndexScanDesc scan);
 extern bool cb_window_next(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_leave(IndexScanDesc scan);
+extern void cb_window_forget(CbWindow *window);
+extern void cb_window_end(CbWindow *window);
 
 /* cb_window_leaf.c */
 extern bool cb_window_covers(CbScanOpaque so, const CbBound *bound);

@@ -104,16 +104,35 @@ cb_window_open_merge(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	cb_merge_open_leaf(so, merge);
 }
 
-/* Makes a window without contents, for the life of the scan. */
+/* Makes a window without contents.  It, and all its memory, is of own_cxt. */
 static CbWindow *
 cb_window_init(CbScanOpaque so, CbWindow *window)
 {
 	memset(window, 0, offsetof(CbWindow, killed));
 	window->nallocated = 32;
-	window->items = MemoryContextAlloc(so->cxt, sizeof(CbScanItem) *
+	window->items = MemoryContextAlloc(so->own_cxt, sizeof(CbScanItem) *
 									   window->nallocated);
-	cb_arena_init(&window->kept, so->cxt);
+	cb_arena_init(&window->kept, so->own_cxt);
 	return window;
+}
+
+/* The window, which has been left, tells nothing any more. */
+void
+cb_window_forget(CbWindow *window)
+{
+	window->copied = false;
+	window->has_low = false;
+	window->nitems = 0;
+}
+
+/* The same at the scan's end; some memory is kept for the next scan. */
+void
+cb_window_end(CbWindow *window)
+{
+	if (window->items == NULL)
+		return;
+	cb_window_forget(window);
+	cb_arena_reset(&window->kept);
 }
 
 /*
@@ -131,7 +150,6 @@ cb_window_end_early(CbScanOpaque so, CbMerge *merge)
 	cb_place_set_tuple(so, far, merge->ordered[0]->head, !forward);
 	if (forward)
 		far->leaf = so->cur->leaf;
-	far->upper_serial = 0;
 }
 
 static void
@@ -743,7 +761,6 @@ static void
 cb_window_set_beside(CbScanOpaque so, IndexTuple tuple, bool after)
 {
 	cb_place_set_tuple(so, &so->pos, tuple, after);
-	so->pos.upper_serial = 0;
 	so->starting = false;
 }
 
@@ -865,8 +882,10 @@ cb_window_seek(IndexScanDesc scan, ScanDirection dir)
 static void
 cb_window_prepare(CbScanOpaque so)
 {
+	if (so->first.items == NULL)
+		cb_window_init(so, &so->first);
 	if (so->cur == NULL)
-		so->cur = cb_window_init(so, &so->first);
+		so->cur = &so->first;
 	so->cur->more_left = so->cur->more_right = false;
 	cb_scan_ahead_start(&so->ahead);
 }
@@ -974,7 +993,7 @@ cb_window_leave(IndexScanDesc scan)
 	if (so->mark_index >= 0)
 	{
 		if (so->mark == NULL)
-			so->mark = cb_window_init(so, MemoryContextAlloc(so->cxt,
+			so->mark = cb_window_init(so, MemoryContextAlloc(so->own_cxt,
 															 sizeof(CbWindow)));
 		so->cur = so->mark;
 		so->mark = window;

@@ -314,8 +314,8 @@ cb_copy_init(void)
 
 /*
  * The index's copy, empty if it had none or that was of another build or file.
- * It is good as long as the backend.  Raises an error if it is being extended:
- * a comparison has come back to its own index (C11).
+ * It is good until the journal is seen to be empty.  Raises an error if it is
+ * being extended: a comparison has come back to its own index (C11).
  */
 static CbCopy *
 cb_copy_find(Relation rel, const CbMetaPageData *meta)

@@ -56,7 +56,6 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 	for (int i = 0; i < kd->nkeyatts; i++)
 	{
 		SortSupport ssup = &kd->ssup[i];
-		RegProcedure proc = index_getprocid(rel, i + 1, CB_SORTSUPPORT_PROC);
 
 		kd->order_proc[i] = index_getprocid(rel, i + 1, CB_ORDER_PROC);
 		ssup->ssup_cxt = CurrentMemoryContext;
@@ -65,8 +64,9 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 		ssup->ssup_reverse = (rel->rd_indoption[i] & INDOPTION_DESC) != 0;
 		ssup->ssup_nulls_first =
 			(rel->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0;
-		if (RegProcedureIsValid(proc))
-			OidFunctionCall1(proc, PointerGetDatum(ssup));
+		if (RegProcedureIsValid(index_getprocid(rel, i + 1, CB_SORTSUPPORT_PROC)))
+			FunctionCall1(index_getprocinfo(rel, i + 1, CB_SORTSUPPORT_PROC),
+						  PointerGetDatum(ssup));
 		if (ssup->comparator == NULL)
 			PrepareSortSupportComparisonShim(kd->order_proc[i], ssup);
 	}
