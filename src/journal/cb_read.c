@@ -57,9 +57,12 @@ cb_read_wants(const CbKeyDesc *kd, const CbReader *reader, IndexTuple itup)
 {
 	bool		isnull;
 	Datum		first;
+	int64		number;
 
 	if (reader->hash == NULL)
 		return true;
+	if (kd->is_number && kd->hash == CB_HASH_ABBREV && cb_key_get_number(itup, &number))
+		return cb_key_hash_abbrev(cb_key_abbreviate_number(number)) == *reader->hash;
 	first = index_getattr(itup, 1, kd->tupdesc, &isnull);
 	return !isnull && cb_key_hash(kd, first) == *reader->hash;
 }
