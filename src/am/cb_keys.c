@@ -561,7 +561,7 @@ cb_keys_init(CbKeys *keys, CbKeyDesc *kd, int n, MemoryContext own_cxt)
 		keys->given[i].type.kd = NULL;
 	keys->kd = kd;
 	keys->ngiven = n;
-	keys->plain = false;
+	keys->plain = keys->is_number = false;
 	keys->array_cxt = NULL;
 	keys->relating = -1;
 	keys->space.ncolumns = 0;
@@ -620,7 +620,7 @@ cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 	if (keys->array_cxt != NULL)
 		MemoryContextReset(keys->array_cxt);
 	keys->space.ncolumns = 0;
-	keys->plain = false;
+	keys->plain = keys->is_number = false;
 	for (int i = 0; i < n; i++)
 	{
 		plain = plain && cb_keys_is_plain(&given[i]) &&
@@ -631,6 +631,8 @@ cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 			return false;
 	}
 	keys->plain = plain;
+	keys->is_number = plain && n == 1 && keys->kd->is_number &&
+		given[0].sk_attno == 1 && !OidIsValid(keys->given[0].type.type);
 	return cb_keyspace_reduce(&keys->space);
 }
 

@@ -46,6 +46,8 @@ typedef struct CbKeys
 	int			ngiven;			/* scan keys */
 	bool		plain;			/* do those given last want columns of their
 								 * own to be equal to one value each? */
+	bool		is_number;		/* ... only the first column, and that is a
+								 * number as CbKeyDesc has it? */
 	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
 	CbKeySpace	space;
 	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
@@ -62,6 +64,17 @@ typedef struct CbKeys
 static inline CbKeyAnswer
 cb_keys_test(CbKeys *keys, IndexTuple itup, int natts, ScanDirection dir)
 {
+	int64		number;
+
+	if (keys->is_number && cb_key_get_number(itup, &number))
+	{
+		int64		wanted = DatumGetInt64(keys->given[0].value);
+
+		if (number == wanted)
+			return CB_KEY_MATCH;
+		if ((number > wanted) == ScanDirectionIsForward(dir))
+			return CB_KEY_END;
+	}
 	return cb_keyspace_test(&keys->space, itup, natts,
 							ScanDirectionIsForward(dir), &keys->place);
 }

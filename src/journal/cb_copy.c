@@ -832,11 +832,14 @@ void
 cb_copy_acquire_none(const CbKeyDesc *kd, CbPos tail, CbUpper *upper)
 {
 	Oid			indexoid = RelationGetRelid(kd->rel);
-	CbCopy	   *copy = cb_copies == NULL ? NULL :
+	CbCopy	   *copy = cb_copies == NULL || hash_get_num_entries(cb_copies) == 0 ? NULL :
 		hash_search(cb_copies, &indexoid, HASH_FIND, NULL);
 
 	if (copy != NULL && !copy->busy)
+	{
 		cb_copy_clear(copy);
+		(void) hash_search(cb_copies, &indexoid, HASH_REMOVE, NULL);
+	}
 	memset(upper, 0, offsetof(CbUpper, components));
 	upper->tail = tail;
 }
