@@ -548,9 +548,9 @@ cb_keys_reserve(CbKeys *keys, int n, MemoryContext own_cxt)
 }
 
 /*
- * Before the first of a scan's keys are set, which are n.  *keys was zeroed, or has
- * been another scan's; own_cxt lives as long as it.  The key description lives as
- * long as the scan.
+ * Before the first of a scan's keys are set, which are n.  *keys has been another
+ * scan's, or its room is 0; own_cxt lives as long as it.  The key description lives
+ * as long as the scan.
  */
 void
 cb_keys_init(CbKeys *keys, CbKeyDesc *kd, int n, MemoryContext own_cxt)

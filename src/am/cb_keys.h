@@ -59,7 +59,8 @@ typedef struct CbKeys
 
 /*
  * Where an entry, or a separator of that many columns, lies: see
- * cb_keyspace_test().  Comparison functions run.
+ * cb_keyspace_test().  Comparison functions run; where one number is wanted it
+ * tells by itself, but for where to skip to.
  */
 static inline CbKeyAnswer
 cb_keys_test(CbKeys *keys, IndexTuple itup, int natts, ScanDirection dir)
