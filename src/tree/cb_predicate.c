@@ -146,7 +146,25 @@ cb_predicate_abbreviate(const CbKeyDesc *kd, IndexTuple separator, uint64 *abbre
 }
 
 /*
- * Locks the cells of numbers that are all within a downlink's range; how many.  0:
+ * Are the cells of first to last a shorter range than the downlink's?  If that has an
+ * infinite end its length says nothing: then they have to lie within it.
+ */
+static bool
+cb_predicate_cells_are_better(const CbKeyDesc *kd, const CbDownlink *downlink,
+							  uint64 first, uint64 last)
+{
+	uint64		low;
+	uint64		high;
+	bool		has_low = cb_predicate_abbreviate(kd, downlink->low, &low);
+	bool		has_high = cb_predicate_abbreviate(kd, downlink->high, &high);
+
+	if (has_low && has_high)
+		return last - first < high - low;
+	return (!has_low || first >= low) && (!has_high || last <= high);
+}
+
+/*
+ * Locks the cells of numbers, which may go beyond the downlink's range; how many.  0:
  * that has no advantage over locking it.
  */
 static int
@@ -154,22 +172,22 @@ cb_predicate_lock_cells(const CbKeyDesc *kd, const CbDownlink *downlink,
 						const CbNumbers *numbers, Snapshot snapshot)
 {
 	int			bits = CB_CELL_BITS;
-	uint64		low;
-	uint64		high;
+	uint64		first;
+	uint64		last;
 
-	if (!cb_predicate_abbreviate(kd, downlink->low, &low) ||
-		!cb_predicate_abbreviate(kd, downlink->high, &high) ||
-		numbers->low < low || numbers->high > high)
-		return 0;
 	while (bits <= CB_CELL_SIZES * CB_CELL_BITS &&
 		   (numbers->high >> bits) - (numbers->low >> bits) >= CB_CELLS_MAX)
 		bits += CB_CELL_BITS;
-	if (bits > CB_CELL_SIZES * CB_CELL_BITS ||
-		((numbers->high >> bits) - (numbers->low >> bits) + 1) << bits > high - low)
+	if (bits > CB_CELL_SIZES * CB_CELL_BITS)
 		return 0;
-	for (uint64 cell = numbers->low >> bits; cell <= numbers->high >> bits; cell++)
+	first = numbers->low >> bits;
+	last = numbers->high >> bits;
+	if (!cb_predicate_cells_are_better(kd, downlink, first << bits,
+									   numbers->high | (((uint64) 1 << bits) - 1)))
+		return 0;
+	for (uint64 cell = first; cell <= last; cell++)
 		PredicateLockPage(kd->rel, cb_predicate_cell_block(cell, bits), snapshot);
-	return (int) ((numbers->high >> bits) - (numbers->low >> bits)) + 1;
+	return (int) (last - first) + 1;
 }
 
 /*
@@ -191,7 +209,7 @@ cb_predicate_lock_keys(const CbKeyDesc *kd, const CbBound *bound, ScanDirection 
 	IndexTuple	end = NULL;
 	Buffer		buf;
 
-	descent->want_low = ScanDirectionIsBackward(dir);
+	descent->want_low = true;
 	buf = cb_predicate_find(kd, bound, dir, snapshot, descent, &downlink);
 	locked->ncells = numbers == NULL ? 0 :
 		cb_predicate_lock_cells(kd, &downlink, numbers, snapshot);
