@@ -380,6 +380,22 @@ cb_keys_compare_elements(const void *a, const void *b, void *arg)
 	return cmp;
 }
 
+/* Are the key's values, if not null, numbers of the first column, as CbKeyDesc has it? */
+static inline bool
+cb_keys_are_numbers(const CbKeys *keys, const CbKeysGiven *given)
+{
+	return keys->kd->is_number && given->type.column == 0 && !OidIsValid(given->type.type);
+}
+
+static int
+cb_keys_compare_numbers(const void *a, const void *b, void *arg)
+{
+	int64		x = DatumGetInt64(*(const Datum *) a);
+	int64		y = DatumGetInt64(*(const Datum *) b);
+
+	return (x > y) - (x < y);
+}
+
 /*
  * The elements of an array that are not null, in the column's order, each
  * once; returns how many.  They live as long as the scan's keys.
@@ -389,6 +405,8 @@ cb_keys_read_array(CbKeys *keys, CbKeysGiven *given, Datum value, Datum **elemen
 {
 	ArrayType  *array = DatumGetArrayTypeP(value);
 	CbKeysSort	sort = {keys, &given->type};
+	qsort_arg_comparator compare = cb_keys_are_numbers(keys, given) ?
+		cb_keys_compare_numbers : cb_keys_compare_elements;
 	int			column = given->type.column;
 	bool	   *nulls;
 	int			nall;
@@ -411,8 +429,8 @@ cb_keys_read_array(CbKeys *keys, CbKeysGiven *given, Datum value, Datum **elemen
 	}
 	if (n < 2)
 		return n;
-	qsort_arg(*elements, n, sizeof(Datum), cb_keys_compare_elements, &sort);
-	return qunique_arg(*elements, n, sizeof(Datum), cb_keys_compare_elements, &sort);
+	qsort_arg(*elements, n, sizeof(Datum), compare, &sort);
+	return qunique_arg(*elements, n, sizeof(Datum), compare, &sort);
 }
 
 /*
@@ -561,7 +579,8 @@ cb_keys_init(CbKeys *keys, CbKeyDesc *kd, int n, MemoryContext own_cxt)
 		keys->given[i].type.kd = NULL;
 	keys->kd = kd;
 	keys->ngiven = n;
-	keys->plain = keys->is_number = false;
+	keys->plain = false;
+	keys->numbers = NULL;
 	keys->array_cxt = NULL;
 	keys->relating = -1;
 	keys->space.ncolumns = 0;
@@ -620,7 +639,8 @@ cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 	if (keys->array_cxt != NULL)
 		MemoryContextReset(keys->array_cxt);
 	keys->space.ncolumns = 0;
-	keys->plain = keys->is_number = false;
+	keys->plain = false;
+	keys->numbers = NULL;
 	for (int i = 0; i < n; i++)
 	{
 		plain = plain && cb_keys_is_plain(&given[i]) &&
@@ -631,9 +651,12 @@ cb_keys_set(CbKeys *keys, ScanKey given, int n, MemoryContext cxt)
 			return false;
 	}
 	keys->plain = plain;
-	keys->is_number = plain && n == 1 && keys->kd->is_number &&
-		given[0].sk_attno == 1 && !OidIsValid(keys->given[0].type.type);
-	return cb_keyspace_reduce(&keys->space);
+	if (!cb_keyspace_reduce(&keys->space))
+		return false;
+	if (n == 1 && cb_keys_are_numbers(keys, &keys->given[0]) &&
+		keys->conds[0].kind == CB_COND_POINTS && !keys->conds[0].is_null)
+		keys->numbers = &keys->conds[0];
+	return true;
 }
 
 /* ---------- bounds ---------- */

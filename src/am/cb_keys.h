@@ -46,10 +46,10 @@ typedef struct CbKeys
 	int			ngiven;			/* scan keys */
 	bool		plain;			/* do those given last want columns of their
 								 * own to be equal to one value each? */
-	bool		is_number;		/* ... only the first column, and that is a
-								 * number as CbKeyDesc has it? */
 	MemoryContext array_cxt;	/* of arrays; NULL: there were none yet */
 	CbKeySpace	space;
+	CbKeyCond  *numbers;		/* if nothing is wanted but some numbers of the
+								 * first column, as CbKeyDesc has them: those */
 	CbKeyPlace	place;			/* where cb_keys_test() says SKIP to */
 	int			relating;		/* the column, or -1, of which values of two
 								 * types ... */
@@ -58,26 +58,50 @@ typedef struct CbKeys
 } CbKeys;
 
 /*
+ * The same as cb_keyspace_test() for a number of the column, if the last one wanted
+ * or the next one tell; else -1.
+ */
+static inline int
+cb_keys_test_number(CbKeys *keys, int64 number, bool forward)
+{
+	CbKeyCond  *wanted = keys->numbers;
+	int64		last = DatumGetInt64(wanted->values[wanted->near]);
+	int			i = wanted->near + (forward ? 1 : -1);
+	int64		next;
+
+	if (number == last)
+		return CB_KEY_MATCH;
+	if ((number > last) != forward)
+		return -1;
+	if (i < 0 || i >= wanted->n)
+		return CB_KEY_END;
+	next = DatumGetInt64(wanted->values[i]);
+	if (number == next || (number > next) == forward)
+		return -1;
+	wanted->near = i;
+	cb_keyspace_go_to_point(&keys->space, wanted, i, forward, &keys->place);
+	return CB_KEY_SKIP;
+}
+
+/*
  * Where an entry, or a separator of that many columns, lies: see
- * cb_keyspace_test().  Comparison functions run; where one number is wanted it
- * tells by itself, but for where to skip to.
+ * cb_keyspace_test().  Comparison functions run, but for numbers that tell by
+ * themselves.
  */
 static inline CbKeyAnswer
 cb_keys_test(CbKeys *keys, IndexTuple itup, int natts, ScanDirection dir)
 {
+	bool		forward = ScanDirectionIsForward(dir);
 	int64		number;
 
-	if (keys->is_number && cb_key_get_number(itup, &number))
+	if (keys->numbers != NULL && cb_key_get_number(itup, &number))
 	{
-		int64		wanted = DatumGetInt64(keys->given[0].value);
+		int			answer = cb_keys_test_number(keys, number, forward);
 
-		if (number == wanted)
-			return CB_KEY_MATCH;
-		if ((number > wanted) == ScanDirectionIsForward(dir))
-			return CB_KEY_END;
+		if (answer >= 0)
+			return (CbKeyAnswer) answer;
 	}
-	return cb_keyspace_test(&keys->space, itup, natts,
-							ScanDirectionIsForward(dir), &keys->place);
+	return cb_keyspace_test(&keys->space, itup, natts, forward, &keys->place);
 }
 
 extern bool cb_keys_is_ordered(const CbKeyCond *cond);
