@@ -283,3 +283,52 @@ RESET enable_material;
 RESET enable_memoize;
 RESET enable_bitmapscan;
 RESET enable_sort;
+-- arrays of numbers alone: with gaps, equal elements, nulls, both ends of what there is and
+-- of the type; forward, backward, and to and fro
+CREATE TABLE keys_numbers (k int8) WITH (autovacuum_enabled = off);
+CREATE INDEX keys_numbers_k ON keys_numbers USING cachebatch (k);
+INSERT INTO keys_numbers SELECT i * 7919 % 500 * 3 FROM generate_series(1, 3000) i;
+SELECT cache_batch_flush('keys_numbers_k') IS NOT NULL AS flushed;
+INSERT INTO keys_numbers VALUES (-9223372036854775808), (9223372036854775807), (0), (1497), (1500), (NULL);
+INSERT INTO keys_numbers SELECT i * 6 FROM generate_series(1, 100) i;
+SET enable_sort = on;
+CREATE FUNCTION keys_array(seed int) RETURNS int8[] LANGUAGE sql AS $$
+	SELECT array_agg(nullif((hashint4extended(i, seed) & 1023) * 2 - 20, 0)) ||
+		CASE seed % 4 WHEN 0 THEN '{-9223372036854775808,9223372036854775807}'
+		WHEN 1 THEN '{1497,1500,1500}' ELSE '{NULL}'::int8[] END
+	FROM generate_series(1, 1 + seed) i
+$$;
+CREATE FUNCTION keys_read(how text, seed int) RETURNS int8[] LANGUAGE plpgsql AS $$
+DECLARE
+	found int8[];
+BEGIN
+	PERFORM set_config('enable_seqscan', (how = 'table')::text, true),
+		set_config('enable_indexscan', (how <> 'table')::text, true),
+		set_config('enable_indexonlyscan', (how <> 'table')::text, true);
+	EXECUTE 'SELECT array_agg(k) FROM (SELECT k FROM keys_numbers WHERE k = ANY ($1) ORDER BY k ' ||
+		CASE how WHEN 'backward' THEN 'DESC' ELSE 'ASC' END || ') x' INTO found USING keys_array(seed);
+	RETURN found;
+END $$;
+SET enable_bitmapscan = off;
+SELECT count(t) AS arrays, sum(cardinality(t)) > 300 AS many,
+	count(*) FILTER (WHERE t IS DISTINCT FROM f) AS forward_differs,
+	count(*) FILTER (WHERE t IS DISTINCT FROM (SELECT array_agg(k ORDER BY k) FROM unnest(b) k) OR
+					 b IS DISTINCT FROM (SELECT array_agg(k ORDER BY k DESC) FROM unnest(b) k)) AS backward_differs
+FROM (SELECT keys_read('table', seed) AS t, keys_read('forward', seed) AS f, keys_read('backward', seed) AS b
+	  FROM generate_series(1, 40) seed OFFSET 0) x;
+SET enable_seqscan = off;
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT k FROM keys_numbers
+	WHERE k = ANY ('{1500,9223372036854775807,NULL,1497,1,0,0,-9223372036854775808}'::int8[]) ORDER BY k;
+FETCH 3 FROM c;
+FETCH BACKWARD 2 FROM c;
+MOVE 8 FROM c;
+FETCH 4 FROM c;
+FETCH BACKWARD 3 FROM c;
+FETCH LAST FROM c;
+FETCH FIRST FROM c;
+COMMIT;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+DROP FUNCTION keys_array, keys_read;
+DROP TABLE keys_numbers;
