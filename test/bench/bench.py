@@ -34,6 +34,7 @@ import drive
 import report
 import work_crowd
 import work_ingest
+import work_keys
 import work_parallel
 import work_reads
 import work_serial
@@ -46,7 +47,7 @@ from server import Env
 CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest.Connect,
            work_ingest.Upsert, work_ingest.Big, work_reads.Reads, work_reads.FirstReads, work_reads.Mixed,
            work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
-           work_parallel.Parallel, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
+           work_keys.Keys, work_parallel.Parallel, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
            work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
            work_serial.Serializable, work_standby.Standby,
@@ -96,9 +97,9 @@ class Bench:
         cluster.stop("immediate")
         cluster.remove()
 
-    def fill(self, cluster, shape, method, name):
+    def fill(self, cluster, shape, method, name, insert=data.insert_sql):
         """Fills the pool; all get as many rows as cachebatch took first."""
-        filled = data.fill(self.env, cluster, shape, method, self.fills.get(name))
+        filled = data.fill(self.env, cluster, shape, method, self.fills.get(name), insert)
         if method == "cachebatch":
             self.fills.setdefault(name, filled)
         return filled
@@ -234,7 +235,7 @@ def arguments():
         prog="test/bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         description=__doc__ + "\n".join(
-            m.__doc__ for m in (work_ingest, work_reads, work_parallel, work_crowd, work_serial,
+            m.__doc__ for m in (work_ingest, work_reads, work_keys, work_parallel, work_crowd, work_serial,
                                 work_upkeep, work_standby, work_tight, work_unique)))
     add = parser.add_argument
     add("workload", nargs="*", help="fixed names, see above; one of the queries of `reads` "

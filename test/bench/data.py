@@ -20,6 +20,22 @@ TABLE = ("CREATE TABLE events (id bigint, k1 bigint, k2 bigint, k3 bigint, k4 bi
 COLUMNS = {"uniform": "k1 k2 k3 k4", "zipfian": "k1 k2 k3 k4", "ascending": "k1 k2 k3 k4",
            "timestamps": "k1", "uuid": "u", "text": "payload", "urls": "payload", "few": "k1"}
 
+HASH = "hashint8extended({i}, 1)"
+TEXT = "md5(({i})::text)"
+
+# kinds of keys: their columns' types, and the SQL of their values in row {i}
+KEY_KINDS = {
+    "bigint": [("bigint", HASH)],
+    "uuid": [("uuid", TEXT + "::uuid")],
+    "text": [('text COLLATE "C"', TEXT)],
+    "icu": [('text COLLATE "en-x-icu"', TEXT)],
+    "numeric": [("numeric", HASH + "::numeric / 1000")],
+    "timestamptz": [("timestamptz",
+                     f"'epoch'::timestamptz + ({HASH} & 1125899906842623) * interval '1 us'")],
+    "pair": [("int", f"({HASH} & 1023)::int"), ("text", TEXT)],
+    "float8": [("float8", HASH + "::float8 / 7")],
+}
+
 ENTRY = 20          # bytes in the pool of an entry with a bigint key
 ROW = 200           # bytes of a row in table and one index, with some to spare
 
@@ -204,11 +220,15 @@ class BatchFiles:
                 os.remove(path)
 
 
-def fill(env, cluster, shape, method, rows=None):
+def insert_sql(first, last):
+    return "INSERT INTO events " + rows_sql("uniform", first, last, cheap=True)
+
+
+def fill(env, cluster, shape, method, rows=None, insert=insert_sql):
     """Inserts `rows` new rows; how many.
 
     None: until the pool (or the journal) is full, if cachebatch has one to look at,
-    else what would be about as many.
+    else what would be about as many.  insert: the SQL for the rows of these numbers.
     """
     first = 2_000_000_000
     limit = shape.pool * 1024 if env.has_pool() else \
@@ -220,8 +240,7 @@ def fill(env, cluster, shape, method, rows=None):
     done = 0
     while done < most:
         step = min(step, most - done)
-        cluster.sql("INSERT INTO events "
-                    + rows_sql("uniform", first + done, first + done + step - 1, cheap=True))
+        cluster.sql(insert(first + done, first + done + step - 1))
         done += step
         if watch and cluster.journal_bytes(index) >= 0.9 * limit:
             break

@@ -5,6 +5,7 @@ import html
 import os
 import statistics
 
+import data
 import plot
 
 # label, workload, state, column, at least / at most, limit; the value is
@@ -44,6 +45,10 @@ LIMITS = [
       for name, label, limit in (("absent", "500 absent keys (aim 1.3)", 1.0),
                                  ("max", "greatest key", 0.95))
       for state in ("empty", "full", "runs")],
+    *[(f"{kind} keys, {query}, {state} (aim {aim})", f"keys-{kind}", f"{state} {query}", "tps",
+       ">=", 1.0)
+      for kind in data.KEY_KINDS for state in ("empty", "full", "runs")
+      for query, aim in (("present", 1.3), ("absent", 1.3), ("next", 1.2), ("back", 1.2))],
     ("= ANY of 100, empty", "any-100", "empty", "tps", ">=", 0.9),
     ("= ANY of 100, full", "any-100", "full", "tps", ">=", 0.9),
     ("= ANY of 100, index-only, 30 M rows in shared buffers: time (us)", "any-100-big", "",
