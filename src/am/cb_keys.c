@@ -384,7 +384,7 @@ cb_keys_compare_elements(const void *a, const void *b, void *arg)
 static inline bool
 cb_keys_are_numbers(const CbKeys *keys, const CbKeysGiven *given)
 {
-	return keys->kd->is_number && given->type.column == 0 && !OidIsValid(given->type.type);
+	return keys->kd->lead_kind == CB_LEAD_INT64 && given->type.column == 0 && !OidIsValid(given->type.type);
 }
 
 static int
@@ -764,6 +764,7 @@ cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place, IndexTuple entry,
 	bound->after = n < place->nparts ? ScanDirectionIsBackward(dir) : place->after;
 	bound->nkeys = n;
 	bound->keys = bound_keys;
-	bound->is_number = keys->kd->is_number && bound_keys[0].compare == NULL &&
-		!bound_keys[0].is_null;
+	bound->lead_kind = bound_keys[0].compare == NULL && !bound_keys[0].is_null ?
+		keys->kd->lead_kind : CB_LEAD_NONE;
+	cb_bound_set_first(keys->kd, bound, bound_keys[0].value);
 }

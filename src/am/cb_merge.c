@@ -99,13 +99,12 @@ cb_merge_search_packed(CbScanOpaque so, const CbBound *bound)
 {
 	CbPackReader *packed = &so->cur->reader.packed;
 	CbPackedSearch search;
+	bool		has_leads = bound->kind == CB_BOUND_KEYS &&
+		((packed->info | packed->info_mask) & INDEX_NULL_MASK) == 0;
 
-	if (bound->kind == CB_BOUND_KEYS && bound->is_number && bound->nkeys == 1 &&
-		(packed->info & INDEX_NULL_MASK) == 0)
+	if (has_leads && bound->lead_kind == CB_LEAD_INT64 && bound->nkeys == 1)
 	{
-		int			n = cb_pack_search_number(packed,
-											  DatumGetInt64(bound->keys[0].value),
-											  bound->after);
+		int			n = cb_pack_search_number(packed, bound->lead, bound->after);
 
 		if (n >= 0)
 			return n;
@@ -115,6 +114,9 @@ cb_merge_search_packed(CbScanOpaque so, const CbBound *bound)
 	if (cb_bound_is_at_end(bound) &&
 		cb_merge_packed_is_left(&search, so->cur->reader.npacked - 1))
 		return so->cur->reader.npacked;
+	if (has_leads && bound->lead_kind != CB_LEAD_NONE)
+		return cb_pack_search_lead(packed, bound->lead_kind, bound->lead,
+								   cb_merge_packed_is_left, &search);
 	return cb_pack_search(packed, cb_merge_packed_is_left, &search);
 }
 
@@ -222,9 +224,9 @@ cb_merge_is_right_of(CbScanOpaque so, const CbSource *source, const CbBound *bou
 	if (source->kind == CB_SOURCE_PACKED)
 		return (packed->info & INDEX_NULL_MASK) == 0 &&
 			cb_pack_read_number(packed, source->cur, &number) &&
-			number > DatumGetInt64(bound->keys[0].value);
+			number > bound->lead;
 	itup = cb_page_get_entry(window->page, source->cur);
-	return itup != NULL && cb_key_compare_number(bound, itup) > 0;
+	return itup != NULL && cb_key_compare_lead(bound, itup) > 0;
 }
 
 /*
@@ -240,8 +242,8 @@ cb_merge_lacks_number(CbScanOpaque so, const CbMerge *merge)
 	const CbBound *bound = &so->pos.bound;
 	bool		found = false;
 
-	if (bound->kind != CB_BOUND_KEYS || !bound->is_number || bound->after ||
-		so->pos.points == NULL || so->pos.points->n > 1)
+	if (bound->kind != CB_BOUND_KEYS || bound->lead_kind != CB_LEAD_INT64 ||
+		bound->after || so->pos.points == NULL || so->pos.points->n > 1)
 		return false;
 	for (int i = 0; i < merge->nsources; i++)
 	{

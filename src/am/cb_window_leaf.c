@@ -55,8 +55,8 @@ cb_window_begins_before(CbScanOpaque so, const CbBound *bound)
 {
 	CbWindow   *window = so->cur;
 
-	if (window->has_low && bound->is_number)
-		return DatumGetInt64(bound->keys[0].value) >= window->low;
+	if (window->has_low && bound->lead_kind == CB_LEAD_INT64)
+		return bound->lead >= window->low;
 	return window->nitems > 0 && !CbScanItemIsUpper(&window->items[0]) &&
 		cb_key_compare_bound(&so->kd, bound, window->items[0].itup) <= 0;
 }
@@ -223,9 +223,10 @@ cb_window_set_bounds(CbScanOpaque so, bool forward)
 
 	cb_place_copy(so, forward ? &window->lo : &window->hi, &so->pos);
 	window->has_low = forward && so->pos.bound.kind == CB_BOUND_KEYS &&
-		so->pos.bound.is_number && so->pos.bound.nkeys == 1 && !so->pos.bound.after;
+		so->pos.bound.lead_kind == CB_LEAD_INT64 && so->pos.bound.nkeys == 1 &&
+		!so->pos.bound.after;
 	if (window->has_low)
-		window->low = DatumGetInt64(so->pos.bound.keys[0].value);
+		window->low = so->pos.bound.lead;
 	bound = forward ?
 		(CbPageIsRightmost(page) ? NULL : CbPageGetHighKey(page)) :
 		so->descent.low;

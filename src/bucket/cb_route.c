@@ -334,12 +334,11 @@ cb_route_bound(const CbKeyDesc *kd, const CbRouter *router, const CbBound *bound
 	uint32		high = router->nbuckets;
 	int			limit = ScanDirectionIsForward(dir) ? 0 : -1;
 
-	if (bound->kind == CB_BOUND_KEYS && bound->is_number && router->has_numbers)
+	if (bound->kind == CB_BOUND_KEYS && bound->lead_kind == CB_LEAD_INT64 &&
+		router->has_numbers)
 	{
-		int64		number = DatumGetInt64(bound->keys[0].value);
-
-		low = cb_route_number(router, number);
-		if (low + 1 < high && router->numbers[low + 1] > number)
+		low = cb_route_number(router, bound->lead);
+		if (low + 1 < high && router->numbers[low + 1] > bound->lead)
 			high = low + 1;
 	}
 	while (high - low > 1)

@@ -96,7 +96,7 @@ cb_shared_begin_component(CbSharedWriter *writer, const CbKeyDesc *kd,
 	writer->directory = &cb_pool_chunks[number];
 	writer->component = cb_directory(number);
 	memset(writer->component, 0, offsetof(CbDirectory, members));
-	writer->component->has_numbers = kd->is_number;
+	writer->component->has_numbers = kd->lead_kind == CB_LEAD_INT64;
 	writer->directory->is_directory = true;
 	cb_chunk_set_state(&writer->directory->chunk, CB_CHUNK_RETIRED);
 	cb_slot_adopt(writer->directory);
@@ -344,13 +344,9 @@ static inline bool
 cb_shared_begins_left(const CbKeyDesc *kd, const CbDirectory *component, uint32 i,
 					  const CbBound *bound)
 {
-	if (component->has_numbers && bound->kind == CB_BOUND_KEYS && bound->is_number)
-	{
-		int64		number = DatumGetInt64(bound->keys[0].value);
-
-		if (component->members[i].number != number)
-			return component->members[i].number < number;
-	}
+	if (component->has_numbers && bound->kind == CB_BOUND_KEYS &&
+		bound->lead_kind == CB_LEAD_INT64 && component->members[i].number != bound->lead)
+		return component->members[i].number < bound->lead;
 	return cb_key_compare_bound(kd, bound,
 								(IndexTuple) cb_chunk_entry(cb_directory_member(component, i), 0)) <= 0;
 }

@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/cb_lead.h"
+
 #define CB_PACK_MAX_ENTRIES 3800	/* 8 kB of serial numbers take 2.1 each */
 #define CB_PACK_MAX_BODY	2704
 #define CB_PACK_MAX_LEN		65528	/* of a blob */
@@ -102,6 +104,9 @@ extern int	cb_pack_search(const CbPackReader *reader,
 						   bool (*is_left) (void *arg, int i), void *arg);
 
 /* The same for bodies that are numbers less than this one; -1: they are not. */
+extern int	cb_pack_search_lead(CbPackReader *reader, CbLeadKind kind,
+								int64_t lead, bool (*is_left) (void *arg, int i),
+								void *arg);
 extern int	cb_pack_search_number(CbPackReader *reader, int64_t number,
 								  bool or_equal);
 

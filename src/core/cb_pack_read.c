@@ -492,7 +492,8 @@ cb_pack_number_is_left(void *arg, int i)
  * Finds the places where blocks' bodies begin, and has them brought into the
  * caches.
  */
-static void
+static inline __attribute__((always_inline))
+void
 cb_pack_find_bodies(const CbPackReader *reader, uint32_t *bodies)
 {
 	const CbPackBlock *block = cb_pack_directory(reader);
@@ -513,26 +514,31 @@ cb_pack_find_bodies(const CbPackReader *reader, uint32_t *bodies)
 }
 
 /*
- * The first number of block b, whose bodies begin there; false: it is none
- * that is stored as it is, or damaged.
+ * The first word of the first entry of a block, whose bodies begin there and are so
+ * many words, one at least; false: one is sloped, or it is damaged.
  */
-static inline bool
-cb_pack_first_number(const CbPackReader *reader, int b, uint32_t bodies,
-					 int64_t *number)
+static inline __attribute__((always_inline))
+bool
+cb_pack_first_word(const CbPackReader *reader, uint32_t nwords, uint32_t bodies,
+				   uint64_t *word)
 {
-	const unsigned char *at = reader->blob + bodies;
-	uint32_t	code;
+	const unsigned char *codes = reader->blob + bodies;
+	uint32_t	column = bodies + nwords;
 
-	if (cb_pack_directory(reader)[b].kind != CB_PACK_WORDS + 1 ||
-		bodies + 9 > reader->limit)
+	if (column + 8 * nwords > reader->limit)
 		return false;
-	code = *at;
-	if (code == CB_PACK_RAW)
-		*number = (int64_t) cb_pack_load(at + 1);
-	else
-		*number = (int64_t) (cb_pack_load(at + 1) +
-							 (cb_pack_load(at + 9) & cb_pack_ones(CB_PACK_WIDTH(code))));
-	return CB_PACK_VIEW(code) == CB_PACK_PLAIN;
+	for (uint32_t w = 0; w < nwords; w++)
+	{
+		if (CB_PACK_VIEW(codes[w]) == CB_PACK_SLOPED)
+			return false;
+		column += codes[w] == CB_PACK_RAW ? 0 : 8;
+	}
+	*word = cb_pack_load(reader->blob + column);
+	if (*codes != CB_PACK_RAW)
+		*word = cb_pack_view(cb_pack_load(codes + nwords) +
+							 (*word & cb_pack_ones(CB_PACK_WIDTH(*codes))),
+							 CB_PACK_VIEW(*codes));
+	return true;
 }
 
 /*
@@ -554,11 +560,14 @@ cb_pack_search_plain(CbPackReader *reader, int64_t number, bool or_equal)
 	while (first < last)
 	{
 		uint32_t	mid = first + (last - first) / 2;
-		int64_t		value;
+		uint64_t	value;
 
-		if (!cb_pack_first_number(reader, mid, bodies[mid], &value))
+		if (cb_pack_directory(reader)[mid].kind != CB_PACK_WORDS + 1 ||
+			bodies[mid] >= reader->limit ||
+			CB_PACK_VIEW(reader->blob[bodies[mid]]) != CB_PACK_PLAIN ||
+			!cb_pack_first_word(reader, 1, bodies[mid], &value))
 			return -1;
-		if (value < number || (or_equal && value == number))
+		if ((int64_t) value < number || (or_equal && (int64_t) value == number))
 			first = mid + 1;
 		else
 			last = mid;
@@ -602,6 +611,74 @@ cb_pack_search_number(CbPackReader *reader, int64_t number, bool or_equal)
 		return n;
 	n = cb_pack_search_by(reader, cb_pack_number_is_left, &search);
 	return search.failed ? -1 : n;
+}
+
+typedef struct CbPackLeadSearch
+{
+	CbPackReader *reader;
+	CbLeadKind	kind;
+	int64_t		lead;
+	bool		(*is_left) (void *arg, int i);
+	void	   *arg;
+} CbPackLeadSearch;
+
+static inline bool
+cb_pack_lead_is_left(void *arg, int i)
+{
+	CbPackLeadSearch *search = arg;
+	CbPackReader *reader = search->reader;
+	uint32_t	k = (uint32_t) i - reader->first;
+
+	if (k >= reader->nentries && cb_pack_load_block(reader, (uint32_t) i))
+		k = (uint32_t) i - reader->first;
+	if (k < reader->nentries && reader->kind > CB_PACK_WORDS)
+	{
+		int64_t		lead = cb_lead(search->kind, cb_pack_get_word(reader, k, 0));
+
+		if (lead != search->lead)
+			return lead < search->lead;
+	}
+	return search->is_left(search->arg, i);
+}
+
+/*
+ * As cb_pack_search(), where is_left() is true for entries whose bodies have a
+ * lesser lead than this one, and false for those with a greater one: it is not
+ * asked for these, if bodies are words.
+ */
+int
+cb_pack_search_lead(CbPackReader *reader, CbLeadKind kind, int64_t lead,
+					bool (*is_left) (void *arg, int i), void *arg)
+{
+	CbPackLeadSearch search = {reader, kind, lead, is_left, arg};
+	uint32_t	bodies[UINT8_MAX + 1];
+	uint32_t	first = 0;
+	uint32_t	last = reader->nblocks;
+	int			n;
+
+	cb_pack_find_bodies(reader, bodies);
+	while (first < last)
+	{
+		uint32_t	mid = first + (last - first) / 2;
+		int64_t		value = lead;
+		uint32_t	nwords = cb_pack_directory(reader)[mid].kind - (uint32_t) CB_PACK_WORDS;
+		uint64_t	word;
+
+		if (nwords - 1u < CB_PACK_MAX_WORDS &&
+			cb_pack_first_word(reader, nwords, bodies[mid], &word))
+			value = cb_lead(kind, word);
+		if (value != lead ? value < lead :
+			cb_pack_lead_is_left(&search, cb_pack_block_start(reader, (int) mid)))
+			first = mid + 1;
+		else
+			last = mid;
+	}
+	if (first == 0)
+		return 0;
+	n = cb_pack_search_block(cb_pack_block_start(reader, (int) first - 1) + 1,
+							 cb_pack_block_start(reader, (int) first),
+							 cb_pack_lead_is_left, &search);
+	return n <= reader->count ? n : reader->count;	/* a damaged one's */
 }
 
 /* a number of at most two bytes */

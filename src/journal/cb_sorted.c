@@ -66,7 +66,7 @@ cb_sorted_key(const CbKeyDesc *kd, IndexTuple itup)
 	bool		isnull;
 	Datum		first;
 
-	if (kd->is_number && cb_key_get_number(itup, &number))
+	if (kd->lead_kind == CB_LEAD_INT64 && cb_key_get_number(itup, &number))
 		return cb_key_abbreviate_number(number);
 	first = index_getattr(itup, 1, kd->tupdesc, &isnull);
 	if (isnull)

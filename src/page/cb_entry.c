@@ -36,14 +36,14 @@ cb_entry_varlena(const char *value, Size room)
 	return VARSIZE_4B(value);
 }
 
-/* The same of a value of any type; its length may be more than room. */
+/*
+ * The same of a value of a type without a fixed length; it may be more than room.
+ */
 static Size
 cb_entry_value(Form_pg_attribute attr, const char *value, Size room)
 {
 	const char *end;
 
-	if (attr->attlen > 0)
-		return attr->attlen;
 	if (attr->attlen == -1)
 		return cb_entry_varlena(value, room);
 	end = memchr(value, '\0', room);
@@ -80,8 +80,15 @@ cb_entry_fits(TupleDesc desc, IndexTuple itup, Size size, int natts)
 
 		if (IndexTupleHasNulls(itup) && att_isnull(i, nulls))
 			continue;
+		if (attr->attlen > 0)
+		{
+			off = att_align_nominal(off, attr->attalign) + attr->attlen;
+			if (off > size)
+				return false;
+			continue;
+		}
 		/* the server finds later values by that bit, and remembers where they are */
-		if (off >= size || (attr->attlen < 0 && !IndexTupleHasVarwidths(itup)))
+		if (off >= size || !IndexTupleHasVarwidths(itup))
 			return false;
 		off = att_align_pointer(off, attr->attalign, attr->attlen, (char *) itup + off);
 		if (off >= size || !cb_entry_is_aligned(attr, itup, off))

@@ -12,25 +12,49 @@
 #include "postgres.h"
 
 #include "access/heaptoast.h"
+#include "access/tupmacs.h"
 #include "catalog/pg_am_d.h"
 #include "rel/cb_key.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/uuid.h"
 
-/*
- * Are all values of the first column 8 bytes, in the order of signed numbers?
- */
-static bool
-cb_key_is_number(const CbKeyDesc *kd)
+/* The leads that values of the first column have, all of the same length. */
+static CbLeadKind
+cb_key_find_lead_kind(const CbKeyDesc *kd)
 {
-#if SIZEOF_DATUM >= 8
+#if SIZEOF_DATUM >= 8 && !defined(WORDS_BIGENDIAN)
 	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, 0);
+	const SortSupportData *ssup = &kd->ssup[0];
 
-	return attr->attbyval && attr->attlen == sizeof(int64) &&
-		kd->ssup[0].comparator == ssup_datum_signed_cmp &&
-		!kd->ssup[0].ssup_reverse;
-#else
-	return false;
+	if (ssup->ssup_reverse)
+		return CB_LEAD_NONE;
+	if (attr->attbyval && attr->attlen == sizeof(int64) &&
+		ssup->comparator == ssup_datum_signed_cmp)
+		return CB_LEAD_INT64;
+	if (attr->attbyval && attr->attlen == sizeof(int32) &&
+		ssup->comparator == ssup_datum_int32_cmp)
+		return CB_LEAD_INT32;
+	if (kd->order_proc[0] == F_BTFLOAT8CMP && attr->attlen == sizeof(float8))
+		return CB_LEAD_FLOAT64;
+	if (kd->order_proc[0] == F_UUID_CMP && attr->attlen == UUID_LEN)
+		return CB_LEAD_BYTES;
 #endif
+	return CB_LEAD_NONE;
+}
+
+/* The lead of a value of the first column, not null, whose values have one. */
+int64
+cb_key_lead(const CbKeyDesc *kd, Datum value)
+{
+	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, 0);
+	uint64		word = 0;
+
+	if (attr->attbyval)
+		store_att_byval(&word, value, attr->attlen);
+	else
+		memcpy(&word, DatumGetPointer(value), sizeof(word));
+	return cb_lead(kd->lead_kind, word);
 }
 
 /*
@@ -70,7 +94,7 @@ cb_key_init(CbKeyDesc *kd, Relation rel)
 		if (ssup->comparator == NULL)
 			PrepareSortSupportComparisonShim(kd->order_proc[i], ssup);
 	}
-	kd->is_number = cb_key_is_number(kd);
+	kd->lead_kind = cb_key_find_lead_kind(kd);
 }
 
 /* The TID of an entry, or of a separator that has one; NULL: minus infinity. */
@@ -211,7 +235,7 @@ cb_key_compare_keys_bound(const CbKeyDesc *kd, const CbBound *bound, IndexTuple 
 }
 
 /*
- * cb_key_compare_bound(), where a number alone does not tell: <0 the tuple
+ * cb_key_compare_bound(), where a lead does not tell: <0 the tuple
  * lies left of the bound, >0 right of it, 0 for a separator that is the same
  * boundary.  Comparison functions run, as in cb_key_compare(); of a bound at
  * an end none.

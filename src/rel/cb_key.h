@@ -18,6 +18,7 @@
 #ifndef CB_KEY_H
 #define CB_KEY_H
 
+#include "core/cb_lead.h"
 #include "core/cb_mix.h"
 #include "page/cb_page.h"
 #include "utils/sortsupport.h"
@@ -59,8 +60,8 @@ typedef struct CbKeyDesc
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
-	bool		is_number;		/* is the first column like a bigint,
-								 * ascending? */
+	CbLeadKind	lead_kind;		/* of the first column; CB_LEAD_INT64: its
+								 * numbers of 8 bytes are in that order */
 	CbAbbrev	abbrev;
 	CbHashKind	hash;
 	Relation	heap;			/* the table, to be asked which entries are
@@ -95,8 +96,9 @@ typedef struct CbBound
 	bool		after;			/* right of the equal entries, else left */
 	int			nkeys;			/* CB_BOUND_KEYS: number of keys */
 	CbBoundKey *keys;
-	bool		is_number;		/* keys[0] and the column are numbers, as
-								 * CbKeyDesc has it, and compared as such */
+	CbLeadKind	lead_kind;		/* the column's, if keys[0] has a lead, as it
+								 * is of the column's own type; else none */
+	int64		lead;
 	IndexTuple	tuple;			/* CB_BOUND_TUPLE */
 } CbBound;
 
@@ -136,17 +138,22 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 	return true;
 }
 
-/*
- * The first column of a tuple, if it has one that is not null; it is a number.
- */
+/* A tuple's lead, if it has one: columns, none of which is null. */
 static inline bool
-cb_key_get_number(IndexTuple itup, int64 *number)
+cb_key_get_lead(CbLeadKind kind, IndexTuple itup, int64 *lead)
 {
 	if (IndexTupleHasNulls(itup) ||
 		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
 		return false;
-	*number = *(int64 *) ((char *) itup + sizeof(IndexTupleData));
+	*lead = cb_lead(kind, *(uint64 *) ((char *) itup + sizeof(IndexTupleData)));
 	return true;
+}
+
+/* The same, if it is the first column itself, a number. */
+static inline bool
+cb_key_get_number(IndexTuple itup, int64 *number)
+{
+	return cb_key_get_lead(CB_LEAD_INT64, itup, number);
 }
 
 /* The exact abbreviation of a number. */
@@ -158,26 +165,22 @@ cb_key_abbreviate_number(int64 number)
 	return (uint64) number ^ CB_KEY_SIGN;
 }
 
-/*
- * Where a tuple lies by its first column, a number, and the bound's; 0: that
- * does not tell.
- */
+/* Where a tuple lies by its lead and the bound's; 0: that does not tell. */
 static inline int
-cb_key_compare_number(const CbBound *bound, IndexTuple itup)
+cb_key_compare_lead(const CbBound *bound, IndexTuple itup)
 {
-	int64		number = DatumGetInt64(bound->keys[0].value);
-	int64		value;
+	int64		lead;
 
-	if (!cb_key_get_number(itup, &value))
+	if (!cb_key_get_lead(bound->lead_kind, itup, &lead))
 		return 0;
-	return (value > number) - (value < number);
+	return (lead > bound->lead) - (lead < bound->lead);
 }
 
 extern int	cb_key_compare_whole(const CbKeyDesc *kd, IndexTuple a, IndexTuple b);
 
 /*
- * Compares two entries or separators: <0 a first, 0 the same.  Numbers in the
- * first column that differ tell; else see cb_key_compare_whole().
+ * Compares two entries or separators: <0 a first, 0 the same.  Leads that differ
+ * tell; else see cb_key_compare_whole().
  */
 static inline int
 cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
@@ -185,8 +188,8 @@ cb_key_compare(const CbKeyDesc *kd, IndexTuple a, IndexTuple b)
 	int64		x;
 	int64		y;
 
-	if (kd->is_number && cb_key_get_number(a, &x) && cb_key_get_number(b, &y) &&
-		x != y)
+	if (kd->lead_kind != CB_LEAD_NONE && cb_key_get_lead(kd->lead_kind, a, &x) &&
+		cb_key_get_lead(kd->lead_kind, b, &y) && x != y)
 		return x < y ? -1 : 1;
 	return cb_key_compare_whole(kd, a, b);
 }
@@ -200,6 +203,22 @@ cb_bound_is_at_end(const CbBound *bound)
 {
 	return bound->kind == CB_BOUND_MIN || bound->kind == CB_BOUND_MAX ||
 		(bound->kind == CB_BOUND_KEYS && bound->keys[0].is_null);
+}
+
+extern int64 cb_key_lead(const CbKeyDesc *kd, Datum value);
+
+/*
+ * Gives a bound of keys another value of the first column, which is of the column's
+ * own type if it has a lead.
+ */
+static inline void
+cb_bound_set_first(const CbKeyDesc *kd, CbBound *bound, Datum value)
+{
+	bound->keys[0].value = value;
+	if (bound->lead_kind == CB_LEAD_INT64)
+		bound->lead = DatumGetInt64(value);
+	else if (bound->lead_kind != CB_LEAD_NONE)
+		bound->lead = cb_key_lead(kd, value);
 }
 
 /* Sets the bound left of a tuple, which is copied to the bound's memory. */
@@ -222,8 +241,8 @@ extern int	cb_key_compare_bound_whole(const CbKeyDesc *kd, const CbBound *bound,
 static inline int
 cb_key_compare_bound(const CbKeyDesc *kd, const CbBound *bound, IndexTuple itup)
 {
-	int			cmp = bound->kind == CB_BOUND_KEYS && bound->is_number ?
-		cb_key_compare_number(bound, itup) : 0;
+	int			cmp = bound->kind == CB_BOUND_KEYS && bound->lead_kind != CB_LEAD_NONE ?
+		cb_key_compare_lead(bound, itup) : 0;
 
 	return cmp != 0 ? cmp : cb_key_compare_bound_whole(kd, bound, itup);
 }

@@ -55,7 +55,7 @@ cb_compact_fn_make_bound(Datum value, bool after, CbBoundKey *key,
 	bound->kind = CB_BOUND_KEYS;
 	bound->nkeys = 1;
 	bound->keys = key;
-	bound->is_number = false;
+	bound->lead_kind = CB_LEAD_NONE;
 	bound->after = after;
 }
 

@@ -544,20 +544,19 @@ cb_tree_read_leaf(Relation rel, const CbLeafHint *hint, Snapshot snapshot)
 
 /*
  * Sets the hints that name the same page as the first of them, as far as the
- * bounds lie in that page, to the children.  key is that of the bound.
+ * bounds lie in that page, to the children.  The bound is set to each of them.
  * Returns how many, one at least; 0: the way may have led to a page that is
  * another one by now.  buf is the page, share-locked; it is released.
  */
 static int
-cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, CbBoundKey *key,
-						const Datum *values, int n, Buffer buf,
-						Snapshot snapshot, CbLeafHint *hints)
+cb_search_find_children(const CbKeyDesc *kd, CbBound *bound, const Datum *values,
+						int n, Buffer buf, Snapshot snapshot, CbLeafHint *hints)
 {
 	BlockNumber blkno = hints[0].blkno;
 	Page		page;
 	int			i = 0;
 
-	key->value = values[0];
+	cb_bound_set_first(kd, bound, values[0]);
 	buf = cb_search_move_right(kd, bound, ForwardScanDirection, buf,
 							   BUFFER_LOCK_SHARE, snapshot, false, NULL,
 							   hints[0].reuses);
@@ -572,7 +571,7 @@ cb_search_find_children(const CbKeyDesc *kd, const CbBound *bound, CbBoundKey *k
 		hints[i++].blkno = BTreeTupleGetDownLink(CbPageGetTuple(page, off));
 		if (i == n || hints[i].blkno != blkno)
 			break;
-		key->value = values[i];
+		cb_bound_set_first(kd, bound, values[i]);
 	} while (!cb_search_is_beyond(kd, bound, page, ForwardScanDirection));
 	UnlockReleaseBuffer(buf);
 	return i;
@@ -593,9 +592,9 @@ cb_search_forget_leaves(CbLeafHint *hints, int n)
  * now, and what the hints say is of no use.
  */
 static bool
-cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, CbBoundKey *key,
-					 const Datum *values, int n, int level, Buffer buf,
-					 Snapshot snapshot, CbLeafHint *hints)
+cb_search_find_level(const CbKeyDesc *kd, CbBound *bound, const Datum *values,
+					 int n, int level, Buffer buf, Snapshot snapshot,
+					 CbLeafHint *hints)
 {
 	int			found;
 
@@ -610,8 +609,8 @@ cb_search_find_level(const CbKeyDesc *kd, const CbBound *bound, CbBoundKey *key,
 							   hints[i].reuses) == NULL)
 				return false;
 		}
-		found = cb_search_find_children(kd, bound, key, values + i, n - i,
-										buf, snapshot, hints + i);
+		found = cb_search_find_children(kd, bound, values + i, n - i, buf,
+										snapshot, hints + i);
 		if (found == 0)
 			return false;
 		buf = InvalidBuffer;
@@ -654,8 +653,8 @@ cb_tree_find_leaves(const CbKeyDesc *kd, const CbBound *bound,
 		UnlockReleaseBuffer(buf);
 	for (; level > 0; level--)
 	{
-		if (!cb_search_find_level(kd, &own_bound, &key, values, n, level, buf,
-								  snapshot, hints))
+		if (!cb_search_find_level(kd, &own_bound, values, n, level, buf, snapshot,
+								  hints))
 		{
 			cb_search_forget_leaves(hints, n);
 			return;

@@ -2,6 +2,8 @@
  * pack_test.c - packed leaves: what is read is what was encoded, for entries
  * of many shapes; removing never grows a blob; damaged blobs do no harm.
  */
+#include <math.h>
+
 #include "core/cb_pack.h"
 #include "pack_shapes.h"
 #include "unit.h"
@@ -132,6 +134,35 @@ is_left(void *arg, int i)
 	return i < *(const int *) arg;
 }
 
+static const CbLeadKind leads[] = {CB_LEAD_INT64, CB_LEAD_INT32, CB_LEAD_FLOAT64,
+CB_LEAD_BYTES};
+
+static int	leads_found[sizeof(leads) / sizeof(leads[0])];
+
+/* Searches for places among entries whose leads are in order. */
+static void
+check_leads(CbPackReader *reader, const CbPackEntry *entries, int n)
+{
+	for (size_t l = 0; l < sizeof(leads) / sizeof(leads[0]); l++)
+	{
+		int			i = 0;
+
+		while (i < n && entries[i].len >= 8 &&
+			   (i == 0 || cb_lead(leads[l], (uint64_t) number_of(&entries[i - 1])) <=
+				cb_lead(leads[l], (uint64_t) number_of(&entries[i]))))
+			i++;
+		if (i < n)
+			continue;
+		for (i = 0; i < n; i += 1 + n / 100)
+		{
+			int64_t		lead = cb_lead(leads[l], (uint64_t) number_of(&entries[i]));
+
+			CHECK(cb_pack_search_lead(reader, leads[l], lead, is_left, &i) == i);
+			leads_found[l]++;
+		}
+	}
+}
+
 /* Are these n entries in the blob, read forward, backward and at random? */
 static void
 check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
@@ -170,6 +201,7 @@ check_holds(const void *data, size_t len, const CbPackEntry *entries, int n)
 	for (int left = 0; left <= n; left += 1 + n / 300)
 		CHECK(cb_pack_search(&reader, is_left, &left) == left);
 	check_numbers(&reader, entries, n);
+	check_leads(&reader, entries, n);
 	for (int b = 0; b < cb_pack_nblocks(data); b++)
 	{
 		int			next = cb_pack_block_start(&reader, b + 1);
@@ -567,6 +599,14 @@ use_damaged(const unsigned char *data, size_t len)
 		CHECK(found == left || !good);
 		CHECK(found >= 0 && found <= n);
 	}
+	for (size_t l = 0; l < sizeof(leads) / sizeof(leads[0]); l++)
+	{
+		int			place = (int) unit_below(&seed, (uint32_t) n + 1);
+		int			found = cb_pack_search_lead(&reader, leads[l],
+												(int64_t) unit_random(&seed), is_left, &place);
+
+		CHECK(found >= 0 && found <= n);
+	}
 	for (int64_t number = -1; number <= 1; number++)
 	{
 		int			found = cb_pack_search_number(&reader, number * INT32_MAX, false);
@@ -894,6 +934,86 @@ test_numbers(void)
 	CHECK(numbers_found > 1000);
 }
 
+static const double doubles[] = {-INFINITY, -1e300, -2.5, -1, -1e-310, -0.0, 0.0, 1e-310, 1,
+2.5, 1e300, INFINITY, NAN, -NAN};
+
+#define NDOUBLES (int) (sizeof(doubles) / sizeof(doubles[0]))
+
+static int64_t
+lead_of_double(double value)
+{
+	uint64_t	word;
+
+	memcpy(&word, &value, sizeof(word));
+	return cb_lead(CB_LEAD_FLOAT64, word);
+}
+
+/* Does the lead's order say what the numbers' says, all NaNs being the same? */
+static void
+test_leads(void)
+{
+	for (int i = 0; i < NDOUBLES * NDOUBLES; i++)
+	{
+		double		a = doubles[i / NDOUBLES];
+		double		b = doubles[i % NDOUBLES];
+		int			less = isnan(b) ? !isnan(a) : a < b;
+		int			equal = isnan(b) ? isnan(a) : a == b;
+
+		CHECK((lead_of_double(a) < lead_of_double(b)) == less);
+		CHECK((lead_of_double(a) == lead_of_double(b)) == equal);
+	}
+	for (int round = 0; round < 10000; round++)
+	{
+		uint64_t	a = unit_random(&seed);
+		uint64_t	b = a ^ (unit_random(&seed) & unit_random(&seed) << unit_below(&seed, 64));
+
+		CHECK((cb_lead(CB_LEAD_BYTES, a) < cb_lead(CB_LEAD_BYTES, b)) ==
+			  (memcmp(&a, &b, sizeof(a)) < 0));
+		CHECK((cb_lead(CB_LEAD_INT32, a) < cb_lead(CB_LEAD_INT32, b)) ==
+			  ((int32_t) a < (int32_t) b));
+	}
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+	int64_t		x = lead_of_double(*(const double *) a);
+	int64_t		y = lead_of_double(*(const double *) b);
+
+	return (x > y) - (x < y);
+}
+
+/* Doubles, of some of which there are many, with or without another word. */
+static void
+test_search_doubles(void)
+{
+	static double bodies[2000][2];
+	static CbPackEntry entries[2000];
+
+	for (int round = 0; round < 40; round++)
+	{
+		int			n = 1 + (int) unit_below(&seed, 2000);
+		size_t		len;
+
+		for (int i = 0; i < n; i++)
+		{
+			bodies[i][0] = unit_below(&seed, 4) == 0 ?
+				doubles[unit_below(&seed, (uint32_t) NDOUBLES)] :
+				(double) (int64_t) unit_random(&seed) / 7;
+			bodies[i][1] = (double) unit_below(&seed, 3);
+		}
+		qsort(bodies, (size_t) n, sizeof(bodies[0]), compare_doubles);
+		for (int i = 0; i < n; i++)
+			entries[i] = (CbPackEntry) {bodies[i], (uint16_t) (round % 2 ? 8 : 16), 0,
+				unit_random(&seed) >> 16 | 1};
+		len = cb_pack_encode(entries, n, blob, CAPACITY);
+		if (len != 0)
+			check_holds(blob, len, entries, n);
+	}
+	for (size_t l = 0; l < sizeof(leads) / sizeof(leads[0]); l++)
+		CHECK(leads_found[l] > 1000);
+}
+
 int
 main(void)
 {
@@ -911,6 +1031,8 @@ main(void)
 	unit_run("pack: removing one of each block", test_delete_of_blocks);
 	unit_run("pack: random sequences", test_random);
 	unit_run("pack: numbers found", test_numbers);
+	unit_run("pack: leads are in the order of keys", test_leads);
+	unit_run("pack: searches by leads", test_search_doubles);
 	unit_run("pack: damaged blobs", test_damaged);
 	unit_run("pack: a damaged prefix", test_damaged_prefix);
 	unit_run("pack: damaged slopes", test_damaged_slopes);

@@ -1,0 +1,92 @@
+-- Keys that are compared by their first 8 bytes: what an index finds is what a table
+-- without one has, also where keys differ behind these, or are equal in other bytes.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS cache_batch;
+RESET client_min_messages;
+SET max_parallel_workers_per_gather = 0;
+SET jit = off;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_sort = off;
+
+CREATE FUNCTION leads_rows(l int, h int, OUT id int, OUT f float8, OUT u uuid, OUT i int4,
+						   OUT d date, OUT t text)
+RETURNS SETOF record LANGUAGE sql AS $$
+	SELECT n,
+		   CASE WHEN n % 3 = 0 THEN (n * 31 % 40 - 20) / 7.0::float8
+		   ELSE (ARRAY['-0', '0', 'NaN', 'Infinity', '-Infinity', '1e-310', '-1e-310', '1e300',
+					   '-1e300', NULL])[1 + n % 10]::float8 END,
+		   (lpad(to_hex(n % 5 * 1000000007::int8), 16, 'f0') ||
+			lpad(to_hex(n % 11 * 268435399::int8), 16, '80'))::uuid,
+		   CASE n % 13 WHEN 0 THEN -2147483648 WHEN 1 THEN 2147483647 ELSE n * 31 % 60 - 30 END,
+		   CASE n % 17 WHEN 0 THEN date 'infinity' WHEN 1 THEN '-infinity'
+		   ELSE date '2000-01-01' + (n * 13 % 40 - 20) END,
+		   'x' || n % 5
+	FROM generate_series(l, h) n
+$$;
+CREATE TABLE leads_t (id int, f float8, u uuid, i int4, d date, t text)
+	WITH (autovacuum_enabled = off);
+INSERT INTO leads_t SELECT * FROM leads_rows(1, 1500);
+CREATE INDEX leads_f ON leads_t USING cachebatch (f);
+CREATE INDEX leads_u ON leads_t USING cachebatch (u);
+CREATE INDEX leads_it ON leads_t USING cachebatch (i, t, f);
+CREATE INDEX leads_d ON leads_t USING cachebatch (d) INCLUDE (t);
+ANALYZE leads_t;
+CREATE TABLE leads_plain AS SELECT * FROM leads_t;
+
+-- Comparisons of a column with each value that it has, and with one more, by six
+-- operators, in both directions: keys in order and rows, against the other table's.
+CREATE FUNCTION leads_compare(col text, type text, other text, more text, ordered text,
+							  OUT asked int, OUT different int)
+LANGUAGE plpgsql AS $$
+DECLARE
+	value	text;
+	cond	text;
+	dir		text;
+	differs	bool;
+BEGIN
+	asked := 0;
+	different := 0;
+	FOR value IN EXECUTE format('SELECT DISTINCT %1$I::text FROM leads_plain WHERE %1$I IS NOT NULL '
+								'UNION SELECT %2$L', col, other)
+	LOOP
+		FOR cond, dir IN SELECT format(c, col, value, other, type) || more, d
+			FROM unnest(ARRAY['%1$I = %2$L', '%1$I < %2$L', '%1$I <= %2$L', '%1$I > %2$L', '%1$I >= %2$L',
+							  '%1$I = ANY (ARRAY[%2$L, %3$L, NULL]::%4$s[])']) c,
+				 unnest(ARRAY['ASC', 'DESC']) d
+		LOOP
+			EXECUTE format('SELECT a IS DISTINCT FROM b FROM '
+						   '(SELECT array_agg(%1$I) AS keys, sum(id) FROM '
+						   '(SELECT %1$I, id FROM leads_t WHERE %2$s ORDER BY %3$s) s) a, '
+						   '(SELECT array_agg(%1$I) AS keys, sum(id) FROM '
+						   '(SELECT %1$I, id FROM leads_plain WHERE %2$s ORDER BY %3$s) s) b',
+						   col, cond, replace(ordered, ',', ' ' || dir || ',') || ' ' || dir) INTO differs;
+			asked := asked + 1;
+			different := different + differs::int;
+		END LOOP;
+	END LOOP;
+END
+$$;
+CREATE FUNCTION leads_compare_all(OUT col text, OUT asked int, OUT different int)
+RETURNS SETOF record LANGUAGE sql AS $$
+	SELECT c, l.* FROM (VALUES
+		('f', 'float8', '0.5', '', 'f'),
+		('u', 'uuid', 'f0f0f0f0-f0f0-f0f0-8080-808080808080', '', 'u'),
+		('i', 'int4', '7', $q$ AND t >= 'x1'$q$, 'i,t,f'),
+		('i', 'int4', '7', $q$ AND t = 'x3' AND f > 0$q$, 'i,t,f'),
+		('d', 'date', '2001-01-01', '', 'd')) v (c, ty, o, m, s),
+		leads_compare(c, ty, o, m, s) l
+$$;
+
+-- packed, as they were built
+SELECT * FROM leads_compare_all();
+-- above the tree
+INSERT INTO leads_t SELECT * FROM leads_rows(1501, 2500);
+INSERT INTO leads_plain SELECT * FROM leads_rows(1501, 2500);
+SELECT * FROM leads_compare_all();
+-- and merged into it
+SELECT count(cache_batch_flush(indexrelid)) FROM pg_index WHERE indrelid = 'leads_t'::regclass;
+SELECT * FROM leads_compare_all();
+SELECT count(cache_batch_verify(indexrelid, true)) FROM pg_index WHERE indrelid = 'leads_t'::regclass;
+DROP FUNCTION leads_rows, leads_compare, leads_compare_all;
+DROP TABLE leads_t, leads_plain;
