@@ -30,6 +30,8 @@ INSERT INTO leads_t SELECT * FROM leads_rows(1, 1500);
 CREATE INDEX leads_f ON leads_t USING cachebatch (f);
 CREATE INDEX leads_u ON leads_t USING cachebatch (u);
 CREATE INDEX leads_it ON leads_t USING cachebatch (i, t, f);
+CREATE INDEX leads_iu ON leads_t USING cachebatch (i, u);
+CREATE INDEX leads_ud ON leads_t USING cachebatch (u DESC, d);
 CREATE INDEX leads_d ON leads_t USING cachebatch (d) INCLUDE (t);
 ANALYZE leads_t;
 CREATE TABLE leads_plain AS SELECT * FROM leads_t;
@@ -51,7 +53,7 @@ BEGIN
 								'UNION SELECT %2$L', col, other)
 	LOOP
 		FOR cond, dir IN SELECT format(c, col, value, other, type) || more, d
-			FROM unnest(ARRAY['%1$I = %2$L', '%1$I < %2$L', '%1$I <= %2$L', '%1$I > %2$L', '%1$I >= %2$L',
+			FROM unnest(ARRAY['%1$I = %2$L::%4$s', '%1$I < %2$L::%4$s', '%1$I <= %2$L::%4$s', '%1$I > %2$L::%4$s', '%1$I >= %2$L::%4$s',
 							  '%1$I = ANY (ARRAY[%2$L, %3$L, NULL]::%4$s[])']) c,
 				 unnest(ARRAY['ASC', 'DESC']) d
 		LOOP
@@ -74,6 +76,8 @@ RETURNS SETOF record LANGUAGE sql AS $$
 		('u', 'uuid', 'f0f0f0f0-f0f0-f0f0-8080-808080808080', '', 'u'),
 		('i', 'int4', '7', $q$ AND t >= 'x1'$q$, 'i,t,f'),
 		('i', 'int4', '7', $q$ AND t = 'x3' AND f > 0$q$, 'i,t,f'),
+		('i', 'int8', '3000000000', $q$ AND u > 'f0f0f0f0-f0f0-f0f0-8080-808080808080'$q$, 'i,u'),
+		('u', 'uuid', 'f0f0f0f0-f0f0-f0f0-8080-808080808080', $q$ AND d > '2000-01-01'$q$, 'u'),
 		('d', 'date', '2001-01-01', '', 'd')) v (c, ty, o, m, s),
 		leads_compare(c, ty, o, m, s) l
 $$;

@@ -384,7 +384,8 @@ cb_keys_compare_elements(const void *a, const void *b, void *arg)
 static inline bool
 cb_keys_are_numbers(const CbKeys *keys, const CbKeysGiven *given)
 {
-	return keys->kd->lead_kind == CB_LEAD_INT64 && given->type.column == 0 && !OidIsValid(given->type.type);
+	return keys->kd->lead_kind == CB_LEAD_INT64 && given->type.column == 0 &&
+		!OidIsValid(given->type.type);
 }
 
 static int

@@ -92,7 +92,7 @@ cb_merge_packed_is_left(void *arg, int i)
 
 /*
  * How many entries of the leaf's packed part lie left of the bound.  Numbers
- * are looked for where they stand; all entries' infos are the same then.
+ * and leads are looked for where they stand, if no entry has nulls.
  */
 static int
 cb_merge_search_packed(CbScanOpaque so, const CbBound *bound)

@@ -3,11 +3,10 @@
  * cb_lead.h
  *	  Leads: a key's first 8 bytes as a number that is in the order of keys.
  *
- * Different leads tell the order of two keys, without a comparison function;
- * equal ones tell nothing, but that the first columns are equal if these are
- * numbers of 8 bytes.  So keys that are equal in their order have equal leads,
- * however they are written (-0.0, the many NaNs).  The kinds, but CB_LEAD_BYTES,
- * are those of little-endian machines.
+ * Different leads tell the order of two keys, without a comparison function.
+ * This asks that keys which are equal have equal leads, however they are written
+ * (-0.0, the many NaNs).  Equal leads mean equal first columns if these are numbers
+ * of 8 bytes; else nothing.  Of use on little-endian machines.
  *
  *-------------------------------------------------------------------------
  */

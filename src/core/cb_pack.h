@@ -103,10 +103,12 @@ extern int	cb_pack_block_start(const CbPackReader *reader, int block);
 extern int	cb_pack_search(const CbPackReader *reader,
 						   bool (*is_left) (void *arg, int i), void *arg);
 
-/* The same for bodies that are numbers less than this one; -1: they are not. */
+/* The same, not asked for entries whose lead is another one. */
 extern int	cb_pack_search_lead(CbPackReader *reader, CbLeadKind kind,
 								int64_t lead, bool (*is_left) (void *arg, int i),
 								void *arg);
+
+/* The same for bodies that are numbers less than this one; -1: they are not. */
 extern int	cb_pack_search_number(CbPackReader *reader, int64_t number,
 								  bool or_equal);
 

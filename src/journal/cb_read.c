@@ -61,7 +61,8 @@ cb_read_wants(const CbKeyDesc *kd, const CbReader *reader, IndexTuple itup)
 
 	if (reader->hash == NULL)
 		return true;
-	if (kd->lead_kind == CB_LEAD_INT64 && kd->hash == CB_HASH_ABBREV && cb_key_get_number(itup, &number))
+	if (kd->lead_kind == CB_LEAD_INT64 && kd->hash == CB_HASH_ABBREV &&
+		cb_key_get_number(itup, &number))
 		return cb_key_hash_abbrev(cb_key_abbreviate_number(number)) == *reader->hash;
 	first = index_getattr(itup, 1, kd->tupdesc, &isnull);
 	return !isnull && cb_key_hash(kd, first) == *reader->hash;

@@ -60,8 +60,8 @@ typedef struct CbKeyDesc
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
-	CbLeadKind	lead_kind;		/* of the first column; CB_LEAD_INT64: its
-								 * numbers of 8 bytes are in that order */
+	CbLeadKind	lead_kind;		/* of the first column; CB_LEAD_INT64: it is
+								 * like a bigint, ascending */
 	CbAbbrev	abbrev;
 	CbHashKind	hash;
 	Relation	heap;			/* the table, to be asked which entries are
