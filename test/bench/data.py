@@ -245,3 +245,12 @@ def fill(env, cluster, shape, method, rows=None, insert=insert_sql):
         if watch and cluster.journal_bytes(index) >= 0.9 * limit:
             break
     return done
+
+
+def fill_runs(env, cluster, shape, index, insert=insert_sql):
+    """Inserts two pool-fulls of rows, as many for each method; how many.  index: that of
+    ours, if the cluster has one, which has runs then."""
+    filled = fill(env, cluster, shape, "btree", 2 * shape.pool * 1024 // ENTRY, insert)
+    if index and not cluster.sql(f"SELECT sum(runs) > 0 FROM cache_batch_ranges('{index}')"):
+        raise RuntimeError("there are no runs")
+    return filled

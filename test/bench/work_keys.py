@@ -82,11 +82,7 @@ class Keys:
 
         ours = method == "cachebatch"
         cluster = self.start(method, **(SPILL if ours else {}))
-        # nobody looks at the journal: so many rows for each method
-        data.fill(self.bench.env, cluster, self.shape, "btree",
-                  2 * self.shape.pool * 1024 // data.ENTRY, self.insert)
-        if ours and not cluster.sql("SELECT sum(runs) > 0 FROM cache_batch_ranges('keys_k')"):
-            raise RuntimeError("there are no runs")
+        data.fill_runs(self.bench.env, cluster, self.shape, ours and "keys_k", self.insert)
         found += self.measure(cluster, "runs")
         self.bench.discard(cluster)
         return found

@@ -156,11 +156,7 @@ class Reads:
                 (ours and "cache_batch.spill_threshold" not in self.bench.env.known):
             return []
         cluster = self.start(method, **(SPILL if ours else {}))
-        # nobody looks at the journal: so many rows for each method
-        filled = data.fill(self.bench.env, cluster, self.shape, "btree",
-                           2 * self.shape.pool * 1024 // data.ENTRY)
-        if ours and not cluster.sql("SELECT sum(runs) > 0 FROM cache_batch_ranges('events_k1')"):
-            raise RuntimeError("there are no runs")
+        filled = data.fill_runs(self.bench.env, cluster, self.shape, ours and "events_k1")
         found = [dict(one, filled=filled) for one in self.measure(cluster, method, "runs")]
         self.bench.discard(cluster)
         return found
