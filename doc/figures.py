@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Draws the figures of README.md beside this file.
+r"""Draws the figures of README.md beside this file.
 
 entry.svg    how an entry travels, from the text below
 ratios.svg   what cachebatch has of btree's, from figures.csv
 size.svg     rows/s while an index grows, and
-latency.svg  how long single INSERTs take, once there is curves.csv: results.csv of
+latency.svg  how long single INSERTs take, from curves.csv: results.csv of
 
-    test/bench/run grow-big big-insert1-async big-insert1-sync
+    test/bench/run --repeats 2 --methods btree,cachebatch grow-big big-insert1-async \
+        big-insert1-sync
 
 Needs python3-matplotlib, as that does:
 
@@ -105,13 +106,10 @@ def ratios():
 
 def pictures():
     """(file name, SVG) of all."""
-    found = [("entry.svg", entry()), ("ratios.svg", ratios())]
-    measured = os.path.join(HERE, "curves.csv")
-    if os.path.exists(measured):
-        medians = report.Medians(report.read(measured)[1])
-        found += [("size.svg", report.growth(medians)),
-                  ("latency.svg", report.latencies(medians, report.single))]
-    return found
+    medians = report.Medians(report.read(os.path.join(HERE, "curves.csv"))[1])
+    return [("entry.svg", entry()), ("ratios.svg", ratios()),
+            ("size.svg", report.growth(medians)),
+            ("latency.svg", report.latencies(medians, report.single))]
 
 
 def main():
