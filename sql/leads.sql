@@ -1,4 +1,4 @@
--- Keys that are compared by their first 8 bytes: what an index finds is what a table
+-- Keys that are compared by their first bytes: what an index finds is what a table
 -- without one has, also where keys differ behind these, or are equal in other bytes.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS cache_batch;
@@ -10,7 +10,8 @@ SET enable_bitmapscan = off;
 SET enable_sort = off;
 
 CREATE FUNCTION leads_rows(l int, h int, OUT id int, OUT f float8, OUT u uuid, OUT i int4,
-						   OUT d date, OUT t text)
+						   OUT d date, OUT t text, OUT c text, OUT b bytea, OUT m numeric,
+						   OUT p bytea)
 RETURNS SETOF record LANGUAGE sql AS $$
 	SELECT n,
 		   CASE WHEN n % 3 = 0 THEN (n * 31 % 40 - 20) / 7.0::float8
@@ -21,11 +22,27 @@ RETURNS SETOF record LANGUAGE sql AS $$
 		   CASE n % 13 WHEN 0 THEN -2147483648 WHEN 1 THEN 2147483647 ELSE n * 31 % 60 - 30 END,
 		   CASE n % 17 WHEN 0 THEN date 'infinity' WHEN 1 THEN '-infinity'
 		   ELSE date '2000-01-01' + (n * 13 % 40 - 20) END,
-		   'x' || n % 5
+		   'x' || n % 5,
+		   CASE n % 7 WHEN 0 THEN '' WHEN 1 THEN repeat('same', 2) || n % 5
+		   WHEN 2 THEN repeat('same', 2) WHEN 3 THEN left('ABCDEFGH', n % 9)
+		   WHEN 4 THEN repeat('L', 130) || n % 3 WHEN 5 THEN repeat('L', 1000 + n % 3)
+		   WHEN 6 THEN CASE WHEN n % 2 = 0 THEN '~' || n % 5 END END,
+		   CASE n % 7 WHEN 0 THEN '' WHEN 1 THEN '\x0000000000000000' || int4send(n % 3)
+		   WHEN 2 THEN substr('\xffffffffffffffff00'::bytea, 1, n % 10)
+		   WHEN 3 THEN substr('\x0000000000000000'::bytea, 1, n % 9)
+		   WHEN 4 THEN decode(repeat('ab', 125 + n % 4), 'hex') ELSE int8send(n * 7919 % 40 - 20) END,
+		   CASE WHEN n % 3 = 0 THEN (n * 31 % 40 - 20) * 10.0 ^ (n % 5 * 2 - 4)
+		   ELSE (ARRAY['NaN', 'Infinity', '-Infinity', '0.000', '1', '1.0', '1.' || repeat('0', 70),
+					   '1.' || repeat('0', 70) || '1', '1e200', '-1e200', '1e-200', '1e300', '-1e300',
+					   '123456789012', '123456789012.0000', '123456789012.0001', '123456789012.0002',
+					   '-123456789012.0001', '-123456789012.0002', NULL])[1 + n % 20]::numeric END,
+		   substr('\x6161000000626200'::bytea, 1, n % 9)
 	FROM generate_series(l, h) n
 $$;
-CREATE TABLE leads_t (id int, f float8, u uuid, i int4, d date, t text)
+CREATE TABLE leads_t (id int, f float8, u uuid, i int4, d date, t text, c text COLLATE "C",
+					  b bytea, m numeric, p bytea)
 	WITH (autovacuum_enabled = off);
+ALTER TABLE leads_t ALTER p SET STORAGE PLAIN;	-- with a long length word
 INSERT INTO leads_t SELECT * FROM leads_rows(1, 1500);
 CREATE INDEX leads_f ON leads_t USING cachebatch (f);
 CREATE INDEX leads_u ON leads_t USING cachebatch (u);
@@ -33,6 +50,12 @@ CREATE INDEX leads_it ON leads_t USING cachebatch (i, t, f);
 CREATE INDEX leads_iu ON leads_t USING cachebatch (i, u);
 CREATE INDEX leads_ud ON leads_t USING cachebatch (u DESC, d);
 CREATE INDEX leads_d ON leads_t USING cachebatch (d) INCLUDE (t);
+CREATE INDEX leads_c ON leads_t USING cachebatch (c);
+CREATE INDEX leads_cp ON leads_t USING cachebatch (c text_pattern_ops, i);
+CREATE INDEX leads_b ON leads_t USING cachebatch (b);
+CREATE INDEX leads_m ON leads_t USING cachebatch (m);
+CREATE INDEX leads_mu ON leads_t USING cachebatch (m, u);
+CREATE INDEX leads_pi ON leads_t USING cachebatch (p, i);
 ANALYZE leads_t;
 CREATE TABLE leads_plain AS SELECT * FROM leads_t;
 
@@ -78,19 +101,53 @@ RETURNS SETOF record LANGUAGE sql AS $$
 		('i', 'int4', '7', $q$ AND t = 'x3' AND f > 0$q$, 'i,t,f'),
 		('i', 'int8', '3000000000', $q$ AND u > 'f0f0f0f0-f0f0-f0f0-8080-808080808080'$q$, 'i,u'),
 		('u', 'uuid', 'f0f0f0f0-f0f0-f0f0-8080-808080808080', $q$ AND d > '2000-01-01'$q$, 'u'),
-		('d', 'date', '2001-01-01', '', 'd')) v (c, ty, o, m, s),
+		('d', 'date', '2001-01-01', '', 'd'),
+		('c', 'text', 'sameother', '', 'c'),
+		('b', 'bytea', '\x00', '', 'b'),
+		('m', 'numeric', '123456789012.00015', '', 'm'),
+		('p', 'bytea', '\x6100', ' AND i >= 3', 'p,i'),
+		('m', 'numeric', '7.5', $q$ AND u > 'f0f0f0f0-f0f0-f0f0-8080-808080808080'$q$, 'm,u')) v (c, ty, o, m, s),
 		leads_compare(c, ty, o, m, s) l
+$$;
+
+-- texts in an order of their own
+CREATE FUNCTION leads_pattern(OUT asked int, OUT different int) LANGUAGE plpgsql AS $$
+DECLARE
+	value	text;
+	op		text;
+	differs	bool;
+BEGIN
+	asked := 0;
+	different := 0;
+	FOR value IN SELECT DISTINCT c FROM leads_plain WHERE c IS NOT NULL UNION SELECT 'sameother'
+	LOOP
+		FOREACH op IN ARRAY ARRAY['~<~', '~<=~', '~>=~', '~>~']
+		LOOP
+			EXECUTE format('SELECT a IS DISTINCT FROM b FROM '
+						   '(SELECT array_agg(c) AS keys, sum(id) FROM '
+						   '(SELECT c, id FROM leads_t WHERE c %1$s %2$L AND i > 3 ORDER BY c USING ~<~) s) a, '
+						   '(SELECT array_agg(c) AS keys, sum(id) FROM '
+						   '(SELECT c, id FROM leads_plain WHERE c %1$s %2$L AND i > 3 ORDER BY c USING ~<~) s) b',
+						   op, value) INTO differs;
+			asked := asked + 1;
+			different := different + differs::int;
+		END LOOP;
+	END LOOP;
+END
 $$;
 
 -- packed, as they were built
 SELECT * FROM leads_compare_all();
+SELECT * FROM leads_pattern();
 -- above the tree
 INSERT INTO leads_t SELECT * FROM leads_rows(1501, 2500);
 INSERT INTO leads_plain SELECT * FROM leads_rows(1501, 2500);
 SELECT * FROM leads_compare_all();
+SELECT * FROM leads_pattern();
 -- and merged into it
 SELECT count(cache_batch_flush(indexrelid)) FROM pg_index WHERE indrelid = 'leads_t'::regclass;
 SELECT * FROM leads_compare_all();
+SELECT * FROM leads_pattern();
 SELECT count(cache_batch_verify(indexrelid, true)) FROM pg_index WHERE indrelid = 'leads_t'::regclass;
-DROP FUNCTION leads_rows, leads_compare, leads_compare_all;
+DROP FUNCTION leads_rows, leads_compare, leads_compare_all, leads_pattern;
 DROP TABLE leads_t, leads_plain;

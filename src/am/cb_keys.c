@@ -765,7 +765,5 @@ cb_keys_make_bound(CbKeys *keys, const CbKeyPlace *place, IndexTuple entry,
 	bound->after = n < place->nparts ? ScanDirectionIsBackward(dir) : place->after;
 	bound->nkeys = n;
 	bound->keys = bound_keys;
-	bound->lead_kind = bound_keys[0].compare == NULL && !bound_keys[0].is_null ?
-		keys->kd->lead_kind : CB_LEAD_NONE;
-	cb_bound_set_first(keys->kd, bound, bound_keys[0].value);
+	cb_bound_set_lead(keys->kd, bound);
 }

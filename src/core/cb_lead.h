@@ -1,19 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * cb_lead.h
- *	  Leads: a key's first 8 bytes as a number that is in the order of keys.
+ *	  Leads: a key's first bytes as a number that is in the order of keys.
  *
  * Different leads tell the order of two keys, without a comparison function.
  * This asks that keys which are equal have equal leads, however they are written
- * (-0.0, the many NaNs).  Equal leads mean equal first columns if these are numbers
- * of 8 bytes; else nothing.  Of use on little-endian machines.
+ * (-0.0, the many NaNs, numerics with more or fewer zeros), or none.  Equal leads
+ * mean equal first columns if these are numbers of 8 bytes; else nothing.  Of use on
+ * little-endian machines.
+ *
+ * A lead is made of the key's head: of a value with a fixed length its first 8
+ * bytes, of one without the first 8 behind the length word, zeros behind its end.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef CB_LEAD_H
 #define CB_LEAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef enum CbLeadKind
 {
@@ -21,8 +27,25 @@ typedef enum CbLeadKind
 	CB_LEAD_INT64,
 	CB_LEAD_INT32,				/* in the first 4 bytes */
 	CB_LEAD_FLOAT64,			/* as IEEE has it; all NaNs equal, and last */
-	CB_LEAD_BYTES				/* as memcmp() has it */
+	CB_LEAD_BYTES,				/* as memcmp() has it */
+
+	/* of values without a fixed length */
+	CB_LEAD_TEXT,				/* as memcmp() has it */
+	CB_LEAD_NUMERIC				/* the server's numeric, in its short form */
 } CbLeadKind;
+
+/* Have values with such leads one length? */
+static inline bool
+cb_lead_is_fixed(CbLeadKind kind)
+{
+	return kind < CB_LEAD_TEXT;
+}
+
+static inline int64_t
+cb_lead_of_bytes(uint64_t head)
+{
+	return (int64_t) (__builtin_bswap64(head) ^ UINT64_C(1) << 63);
+}
 
 static inline int64_t
 cb_lead_of_float(uint64_t word)
@@ -34,17 +57,119 @@ cb_lead_of_float(uint64_t word)
 	return word == magnitude ? (int64_t) magnitude : -(int64_t) magnitude;
 }
 
-/* The lead of a key that begins with these bytes, the first one the lowest. */
+/* the server's numeric (numeric.c): its header's bits, and what else there is */
+#define CB_LEAD_FORM		UINT64_C(0xC000)
+#define CB_LEAD_SHORT		UINT64_C(0x8000)
+#define CB_LEAD_SPECIAL		UINT64_C(0xF000)
+#define CB_LEAD_NAN			UINT64_C(0xC000)
+#define CB_LEAD_INFINITY	UINT64_C(0xD000)
+#define CB_LEAD_NEGATIVE	UINT64_C(0x2000)
+#define CB_LEAD_WEIGHT		UINT64_C(0x007F)	/* two's complement */
+#define CB_LEAD_DIGIT_BITS	14	/* of a digit, which is less than 10,000 */
+
+/*
+ * Three digits, the first one not 0, and how many stand in front of the point.  False:
+ * it has the long form, whose digits begin further on.
+ */
+static inline bool
+cb_lead_of_numeric(uint64_t head, int64_t *lead)
+{
+	int64_t		size;
+
+	if ((head & CB_LEAD_FORM) == CB_LEAD_FORM)
+	{
+		*lead = (head & CB_LEAD_SPECIAL) == CB_LEAD_NAN ? INT64_MAX :
+			(head & CB_LEAD_SPECIAL) == CB_LEAD_INFINITY ? INT64_MAX - 1 : -INT64_MAX;
+		return true;
+	}
+	if ((head & CB_LEAD_FORM) != CB_LEAD_SHORT)
+		return false;
+	if (head >> 16 == 0)
+	{
+		*lead = 0;
+		return true;
+	}
+	size = (int64_t) ((head & CB_LEAD_WEIGHT) ^ (CB_LEAD_WEIGHT + 1) / 2) + 1;
+	for (int shift = 16; shift < 64; shift += 16)
+		size = size << CB_LEAD_DIGIT_BITS | (int64_t) (head >> shift & UINT16_MAX);
+	*lead = (head & CB_LEAD_NEGATIVE) != 0 ? -size : size;
+	return true;
+}
+
+/* The lead of a key with this head, of a fixed length: the first byte is the lowest. */
 static inline int64_t
-cb_lead(CbLeadKind kind, uint64_t word)
+cb_lead(CbLeadKind kind, uint64_t head)
 {
 	if (kind == CB_LEAD_INT64)
-		return (int64_t) word;
+		return (int64_t) head;
 	if (kind == CB_LEAD_BYTES)
-		return (int64_t) (__builtin_bswap64(word) ^ UINT64_C(1) << 63);
+		return cb_lead_of_bytes(head);
 	if (kind == CB_LEAD_INT32)
-		return (int32_t) word;
-	return cb_lead_of_float(word);
+		return (int32_t) head;
+	return cb_lead_of_float(head);
+}
+
+/* The same of one without a fixed length; false: it has none. */
+static inline bool
+cb_lead_of_content(CbLeadKind kind, uint64_t head, int64_t *lead)
+{
+	if (kind == CB_LEAD_NUMERIC)
+		return cb_lead_of_numeric(head, lead);
+	*lead = cb_lead_of_bytes(head);
+	return true;
+}
+
+/*
+ * The head of n bytes, of which the first 8 are given with whatever stands behind
+ * their end.
+ */
+static inline uint64_t
+cb_lead_cut(uint64_t bytes, uint32_t n)
+{
+	return n >= sizeof(bytes) ? bytes : bytes & ((UINT64_C(1) << 8 * n) - 1);
+}
+
+/* Is this the first byte of a value without a fixed length that is short? */
+static inline bool
+cb_lead_is_short(uint8_t first)
+{
+	return (first & 1) != 0 && first != 1;
+}
+
+/* The length of what stands behind that byte. */
+static inline uint32_t
+cb_lead_short_len(uint8_t first)
+{
+	return (first >> 1) - 1u;
+}
+
+/*
+ * The head of a value without a fixed length, with which room begins, of 8 bytes at
+ * least; a sound one's are a multiple of that.  False: it is compressed, or elsewhere.
+ */
+static inline bool
+cb_lead_find_head(const unsigned char *room, uint32_t len, uint64_t *head)
+{
+	uint64_t	word;
+	uint32_t	size;
+
+	memcpy(&word, room, sizeof(word));
+	if (cb_lead_is_short(room[0]))
+	{
+		*head = word >> 8;
+		if (len > sizeof(word))
+			*head |= (uint64_t) room[sizeof(word)] << 56;
+		*head = cb_lead_cut(*head, cb_lead_short_len(room[0]));
+		return true;
+	}
+	size = (uint32_t) word >> 2;
+	if ((word & 3) != 0 || size < sizeof(size))
+		return false;
+	*head = word >> 32;
+	if (len >= sizeof(size) + sizeof(word))
+		memcpy(head, room + sizeof(size), sizeof(word));
+	*head = cb_lead_cut(*head, size - (uint32_t) sizeof(size));
+	return true;
 }
 
 #endif							/* CB_LEAD_H */

@@ -377,6 +377,66 @@ cb_pack_load_block(CbPackReader *reader, uint32_t i)
 	return true;
 }
 
+/* a number of at most two bytes */
+static inline uint32_t
+cb_pack_get_number(const unsigned char *blob, uint32_t *pos)
+{
+	uint32_t	number = blob[(*pos)++];
+
+	if (number >= 128)
+		number = (number & 127) | (uint32_t) blob[(*pos)++] << 7;
+	return number;
+}
+
+/*
+ * Which entry before number j has said the last byte that j shares: the last
+ * one that shares less itself.
+ */
+static inline uint8_t
+cb_pack_find_link(const CbPackReader *reader, uint32_t j, uint32_t shared)
+{
+	uint32_t	link = j;
+
+	if (shared == 0)
+		return (uint8_t) j;
+	for (link = j - 1; reader->shared[link] >= shared;)
+		link = reader->link[link];
+	return (uint8_t) link;
+}
+
+/* Finds the parts of the entries of a BYTES block up to number k. */
+static bool
+cb_pack_parse(CbPackReader *reader, uint32_t k)
+{
+	uint32_t	pos = reader->next;
+
+	for (uint32_t j = reader->nparsed; j <= k; j++)
+	{
+		uint32_t	shared = 0;
+		uint32_t	rest;
+		uint32_t	len;
+
+		/* these are at most 5 bytes: the padding is 8 */
+		if (j > 0)
+			shared = cb_pack_get_number(reader->blob, &pos);
+		rest = cb_pack_get_number(reader->blob, &pos);
+		pos += reader->form == CB_PACK_FORM_HEAD;
+		len = reader->prefix_len + shared + rest;
+		if ((j > 0 && shared > reader->len[j - 1]) ||
+			cb_pack_content_place((CbPackForm) reader->form, len) + len >
+			CB_PACK_MAX_BODY || pos + rest > reader->limit)
+			return false;
+		reader->pos[j] = (uint16_t) pos;
+		reader->shared[j] = (uint16_t) shared;
+		reader->len[j] = (uint16_t) (shared + rest);
+		reader->link[j] = cb_pack_find_link(reader, j, shared);
+		pos += rest;
+	}
+	reader->nparsed = (uint8_t) (k + 1);
+	reader->next = pos;
+	return true;
+}
+
 /* The number of entries of [low, high), plus low, for which it is true. */
 static inline __attribute__((always_inline))
 int
@@ -613,6 +673,132 @@ cb_pack_search_number(CbPackReader *reader, int64_t number, bool or_equal)
 	return search.failed ? -1 : n;
 }
 
+/*
+ * The lead of an entry of a BYTES block whose content begins with these 8 bytes; first
+ * is what stands apart of it, if that is so.  False: it has none, or its form does not
+ * tell.
+ */
+static inline bool
+cb_pack_lead_of_content(const CbPackReader *reader, CbLeadKind kind,
+						uint64_t content, uint8_t first, int64_t *lead)
+{
+	if (cb_lead_is_fixed(kind))
+	{
+		if (reader->form == CB_PACK_FORM_HEAD)
+			content = content << 8 | first;
+		*lead = cb_lead(kind, content);
+		return reader->form != CB_PACK_FORM_TEXT;
+	}
+	if (reader->form == CB_PACK_FORM_HEAD && cb_lead_is_short(first))
+		content = cb_lead_cut(content, cb_lead_short_len(first));
+	else if (reader->form != CB_PACK_FORM_TEXT)
+		return false;
+	return cb_lead_of_content(kind, content, lead);
+}
+
+/* n bytes of a content, from its place on, as far as they are among the first 8. */
+static inline uint64_t
+cb_pack_piece(const CbPackReader *reader, uint32_t pos, uint32_t n, uint32_t place)
+{
+	if (place >= sizeof(uint64_t))
+		return 0;
+	return cb_lead_cut(cb_pack_load(reader->blob + pos), n) << 8 * place;
+}
+
+/* What the contents of entry k of the BYTES block at hand begin with. */
+static uint64_t
+cb_pack_content(const CbPackReader *reader, uint32_t k)
+{
+	uint32_t	prefix = reader->prefix_len;
+	uint64_t	content = cb_pack_piece(reader, reader->data - prefix, prefix, 0);
+	uint32_t	end = reader->len[k];
+	uint32_t	j = k;
+
+	for (; reader->shared[j] > 0; j = reader->link[j])
+	{
+		content |= cb_pack_piece(reader, reader->pos[j], end - reader->shared[j],
+								 prefix + reader->shared[j]);
+		end = reader->shared[j];
+	}
+	return content | cb_pack_piece(reader, reader->pos[j], end, prefix);
+}
+
+/* cb_pack_find_lead of any entry */
+static bool
+__attribute__((noinline))
+cb_pack_find_any_lead(CbPackReader *reader, CbLeadKind kind, uint32_t k, int64_t *lead)
+{
+	uint32_t	nwords = (uint32_t) (reader->kind - CB_PACK_WORDS);
+	unsigned char body[2 * sizeof(uint64_t)];
+	uint64_t	head;
+
+	if (reader->kind == CB_PACK_BYTES)
+	{
+		if (k >= reader->nparsed && !cb_pack_parse(reader, k))
+			return false;
+		return cb_pack_lead_of_content(reader, kind, cb_pack_content(reader, k),
+									   reader->blob[reader->pos[k] - 1], lead);
+	}
+	if (nwords == 0)
+		return false;
+	cb_pack_store(body, cb_pack_get_word(reader, k, 0));
+	if (nwords > 1)
+		cb_pack_store(body + sizeof(head), cb_pack_get_word(reader, k, 1));
+	return cb_lead_find_head(body, nwords > 1 ? sizeof(body) : sizeof(head), &head) &&
+		cb_lead_of_content(kind, head, lead);
+}
+
+/* The lead of entry k of the block at hand; false: it has none, or is damaged. */
+static inline bool
+cb_pack_find_lead(CbPackReader *reader, CbLeadKind kind, uint32_t k, int64_t *lead)
+{
+	if (!cb_lead_is_fixed(kind) || reader->kind <= CB_PACK_WORDS)
+		return cb_pack_find_any_lead(reader, kind, k, lead);
+	*lead = cb_lead(kind, cb_pack_get_word(reader, k, 0));
+	return true;
+}
+
+/* cb_pack_first_lead of a BYTES block */
+static bool
+__attribute__((noinline))
+cb_pack_first_of_bytes(const CbPackReader *reader, CbLeadKind kind, uint32_t pos,
+					   int64_t *lead)
+{
+	uint32_t	prefix = reader->prefix_len;
+	uint64_t	content = cb_pack_piece(reader, reader->data - prefix, prefix, 0);
+	uint32_t	n = cb_pack_get_number(reader->blob, &pos);
+
+	pos += reader->form == CB_PACK_FORM_HEAD;
+	if (pos + n > reader->limit)
+		return false;
+	content |= cb_pack_piece(reader, pos, n, prefix);
+	return cb_pack_lead_of_content(reader, kind, content, reader->blob[pos - 1], lead);
+}
+
+/*
+ * The lead of the first entry of a block whose bodies begin there; false: it has none,
+ * is not at hand at once, or is damaged.
+ */
+static inline __attribute__((always_inline))
+bool
+cb_pack_first_lead(const CbPackReader *reader, CbLeadKind kind, uint32_t block,
+				   uint32_t bodies, int64_t *lead)
+{
+	uint32_t	block_kind = cb_pack_directory(reader)[block].kind;
+	uint32_t	nwords = block_kind - (uint32_t) CB_PACK_WORDS;
+	uint64_t	word;
+
+	if (cb_lead_is_fixed(kind) && nwords - 1u < CB_PACK_MAX_WORDS)
+	{
+		if (!cb_pack_first_word(reader, nwords, bodies, &word))
+			return false;
+		*lead = cb_lead(kind, word);
+		return true;
+	}
+	return block_kind == CB_PACK_BYTES && bodies < reader->limit &&
+		cb_pack_first_of_bytes(reader, kind, bodies, lead);
+}
+
 typedef struct CbPackLeadSearch
 {
 	CbPackReader *reader;
@@ -628,23 +814,35 @@ cb_pack_lead_is_left(void *arg, int i)
 	CbPackLeadSearch *search = arg;
 	CbPackReader *reader = search->reader;
 	uint32_t	k = (uint32_t) i - reader->first;
+	int64_t		lead;
 
 	if (k >= reader->nentries && cb_pack_load_block(reader, (uint32_t) i))
 		k = (uint32_t) i - reader->first;
-	if (k < reader->nentries && reader->kind > CB_PACK_WORDS)
-	{
-		int64_t		lead = cb_lead(search->kind, cb_pack_get_word(reader, k, 0));
-
-		if (lead != search->lead)
-			return lead < search->lead;
-	}
+	if (k < reader->nentries && cb_pack_find_lead(reader, search->kind, k, &lead) &&
+		lead != search->lead)
+		return lead < search->lead;
 	return search->is_left(search->arg, i);
+}
+
+/* The same of the first entry of a block whose bodies begin there. */
+static inline __attribute__((always_inline))
+bool
+cb_pack_block_is_left(CbPackLeadSearch *search, uint32_t block, uint32_t bodies)
+{
+	int			start = cb_pack_block_start(search->reader, (int) block);
+	int64_t		lead;
+
+	if (!cb_pack_first_lead(search->reader, search->kind, block, bodies, &lead))
+		return cb_pack_lead_is_left(search, start);
+	if (lead != search->lead)
+		return lead < search->lead;
+	return search->is_left(search->arg, start);
 }
 
 /*
  * As cb_pack_search(), where is_left() is true for entries whose bodies have a
  * lesser lead than this one, and false for those with a greater one: it is not
- * asked for these, if bodies are words.
+ * asked for these, where they are at hand.  No body is empty.
  */
 int
 cb_pack_search_lead(CbPackReader *reader, CbLeadKind kind, int64_t lead,
@@ -660,15 +858,8 @@ cb_pack_search_lead(CbPackReader *reader, CbLeadKind kind, int64_t lead,
 	while (first < last)
 	{
 		uint32_t	mid = first + (last - first) / 2;
-		int64_t		value = lead;
-		uint32_t	nwords = cb_pack_directory(reader)[mid].kind - (uint32_t) CB_PACK_WORDS;
-		uint64_t	word;
 
-		if (nwords - 1u < CB_PACK_MAX_WORDS &&
-			cb_pack_first_word(reader, nwords, bodies[mid], &word))
-			value = cb_lead(kind, word);
-		if (value != lead ? value < lead :
-			cb_pack_lead_is_left(&search, cb_pack_block_start(reader, (int) mid)))
+		if (cb_pack_block_is_left(&search, mid, bodies[mid]))
 			first = mid + 1;
 		else
 			last = mid;
@@ -679,66 +870,6 @@ cb_pack_search_lead(CbPackReader *reader, CbLeadKind kind, int64_t lead,
 							 cb_pack_block_start(reader, (int) first),
 							 cb_pack_lead_is_left, &search);
 	return n <= reader->count ? n : reader->count;	/* a damaged one's */
-}
-
-/* a number of at most two bytes */
-static inline uint32_t
-cb_pack_get_number(const unsigned char *blob, uint32_t *pos)
-{
-	uint32_t	number = blob[(*pos)++];
-
-	if (number >= 128)
-		number = (number & 127) | (uint32_t) blob[(*pos)++] << 7;
-	return number;
-}
-
-/*
- * Which entry before number j has said the last byte that j shares: the last
- * one that shares less itself.
- */
-static inline uint8_t
-cb_pack_find_link(const CbPackReader *reader, uint32_t j, uint32_t shared)
-{
-	uint32_t	link = j;
-
-	if (shared == 0)
-		return (uint8_t) j;
-	for (link = j - 1; reader->shared[link] >= shared;)
-		link = reader->link[link];
-	return (uint8_t) link;
-}
-
-/* Finds the parts of the entries of a BYTES block up to number k. */
-static bool
-cb_pack_parse(CbPackReader *reader, uint32_t k)
-{
-	uint32_t	pos = reader->next;
-
-	for (uint32_t j = reader->nparsed; j <= k; j++)
-	{
-		uint32_t	shared = 0;
-		uint32_t	rest;
-		uint32_t	len;
-
-		/* these are at most 5 bytes: the padding is 8 */
-		if (j > 0)
-			shared = cb_pack_get_number(reader->blob, &pos);
-		rest = cb_pack_get_number(reader->blob, &pos);
-		pos += reader->form == CB_PACK_FORM_HEAD;
-		len = reader->prefix_len + shared + rest;
-		if ((j > 0 && shared > reader->len[j - 1]) ||
-			cb_pack_content_place((CbPackForm) reader->form, len) + len >
-			CB_PACK_MAX_BODY || pos + rest > reader->limit)
-			return false;
-		reader->pos[j] = (uint16_t) pos;
-		reader->shared[j] = (uint16_t) shared;
-		reader->len[j] = (uint16_t) (shared + rest);
-		reader->link[j] = cb_pack_find_link(reader, j, shared);
-		pos += rest;
-	}
-	reader->nparsed = (uint8_t) (k + 1);
-	reader->next = pos;
-	return true;
 }
 
 /*

@@ -17,9 +17,23 @@
 #include "rel/cb_key.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/pg_locale.h"
 #include "utils/uuid.h"
 
-/* The leads that values of the first column have, all of the same length. */
+/* Are texts of this collation in the order of their bytes? */
+static inline bool
+cb_key_is_bytewise(Oid collation)
+{
+	if (!OidIsValid(collation))
+		return false;
+#if PG_VERSION_NUM >= 180000
+	return pg_newlocale_from_collation(collation)->collate_is_c;
+#else
+	return lc_collate_is_c(collation);
+#endif
+}
+
+/* The leads that values of the first column have. */
 static CbLeadKind
 cb_key_find_lead_kind(const CbKeyDesc *kd)
 {
@@ -35,26 +49,63 @@ cb_key_find_lead_kind(const CbKeyDesc *kd)
 	if (attr->attbyval && attr->attlen == sizeof(int32) &&
 		ssup->comparator == ssup_datum_int32_cmp)
 		return CB_LEAD_INT32;
-	if (kd->order_proc[0] == F_BTFLOAT8CMP && attr->attlen == sizeof(float8))
-		return CB_LEAD_FLOAT64;
-	if (kd->order_proc[0] == F_UUID_CMP && attr->attlen == UUID_LEN)
-		return CB_LEAD_BYTES;
+	switch (kd->order_proc[0])
+	{
+		case F_BTFLOAT8CMP:
+			return attr->attlen == sizeof(float8) ? CB_LEAD_FLOAT64 : CB_LEAD_NONE;
+		case F_UUID_CMP:
+			return attr->attlen == UUID_LEN ? CB_LEAD_BYTES : CB_LEAD_NONE;
+		case F_BTTEXTCMP:
+			return attr->attlen == -1 && cb_key_is_bytewise(ssup->ssup_collation) ?
+				CB_LEAD_TEXT : CB_LEAD_NONE;
+		case F_BTTEXT_PATTERN_CMP:
+		case F_BYTEACMP:
+			return attr->attlen == -1 ? CB_LEAD_TEXT : CB_LEAD_NONE;
+		case F_NUMERIC_CMP:
+			return attr->attlen == -1 ? CB_LEAD_NUMERIC : CB_LEAD_NONE;
+	}
 #endif
 	return CB_LEAD_NONE;
 }
 
-/* The lead of a value of the first column, not null, whose values have one. */
-int64
-cb_key_lead(const CbKeyDesc *kd, Datum value)
+/*
+ * The lead of a value of the first column, not null, whose values have leads.  False:
+ * it has none, as it is compressed, or elsewhere.
+ */
+bool
+cb_key_find_lead(const CbKeyDesc *kd, Datum value, int64 *lead)
 {
 	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, 0);
-	uint64		word = 0;
+	const char *bytes = DatumGetPointer(value);
+	uint64		head = 0;
 
 	if (attr->attbyval)
-		store_att_byval(&word, value, attr->attlen);
+		store_att_byval(&head, value, attr->attlen);
+	else if (attr->attlen > 0)
+		memcpy(&head, bytes, sizeof(head));
+	else if (VARATT_IS_COMPRESSED(bytes) || VARATT_IS_EXTERNAL(bytes))
+		return false;
 	else
-		memcpy(&word, DatumGetPointer(value), sizeof(word));
-	return cb_lead(kd->lead_kind, word);
+	{
+		memcpy(&head, VARDATA_ANY(bytes), Min(VARSIZE_ANY_EXHDR(bytes), sizeof(head)));
+		return cb_lead_of_content(kd->lead_kind, head, lead);
+	}
+	*lead = cb_lead(kd->lead_kind, head);
+	return true;
+}
+
+/*
+ * cb_key_get_lead() of an entry with columns, none null, the first one without a fixed
+ * length.
+ */
+bool
+cb_key_get_content_lead(CbLeadKind kind, IndexTuple itup, int64 *lead)
+{
+	const unsigned char *body = (unsigned char *) itup + sizeof(IndexTupleData);
+	uint64		head;
+
+	return cb_lead_find_head(body, IndexTupleSize(itup) - sizeof(IndexTupleData), &head) &&
+		cb_lead_of_content(kind, head, lead);
 }
 
 /*

@@ -138,6 +138,8 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 	return true;
 }
 
+extern bool cb_key_get_content_lead(CbLeadKind kind, IndexTuple itup, int64 *lead);
+
 /* A tuple's lead, if it has one: columns, none of which is null. */
 static inline bool
 cb_key_get_lead(CbLeadKind kind, IndexTuple itup, int64 *lead)
@@ -145,6 +147,8 @@ cb_key_get_lead(CbLeadKind kind, IndexTuple itup, int64 *lead)
 	if (IndexTupleHasNulls(itup) ||
 		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
 		return false;
+	if (kind != CB_LEAD_INT64 && !cb_lead_is_fixed(kind))
+		return cb_key_get_content_lead(kind, itup, lead);
 	*lead = cb_lead(kind, *(uint64 *) ((char *) itup + sizeof(IndexTupleData)));
 	return true;
 }
@@ -205,20 +209,33 @@ cb_bound_is_at_end(const CbBound *bound)
 		(bound->kind == CB_BOUND_KEYS && bound->keys[0].is_null);
 }
 
-extern int64 cb_key_lead(const CbKeyDesc *kd, Datum value);
+extern bool cb_key_find_lead(const CbKeyDesc *kd, Datum value, int64 *lead);
 
 /*
- * Gives a bound of keys another value of the first column, which is of the column's
- * own type if it has a lead.
+ * Sets the lead of a bound of keys, if its first value has one: one of the column's
+ * own type, and not null.
  */
+static inline void
+cb_bound_set_lead(const CbKeyDesc *kd, CbBound *bound)
+{
+	const CbBoundKey *key = &bound->keys[0];
+
+	bound->lead_kind = CB_LEAD_NONE;
+	if (kd->lead_kind == CB_LEAD_NONE || key->compare != NULL || key->is_null)
+		return;
+	if (kd->lead_kind == CB_LEAD_INT64)
+		bound->lead = DatumGetInt64(key->value);
+	else if (!cb_key_find_lead(kd, key->value, &bound->lead))
+		return;
+	bound->lead_kind = kd->lead_kind;
+}
+
+/* Gives a bound of keys another value of the first column, not null. */
 static inline void
 cb_bound_set_first(const CbKeyDesc *kd, CbBound *bound, Datum value)
 {
 	bound->keys[0].value = value;
-	if (bound->lead_kind == CB_LEAD_INT64)
-		bound->lead = DatumGetInt64(value);
-	else if (bound->lead_kind != CB_LEAD_NONE)
-		bound->lead = cb_key_lead(kd, value);
+	cb_bound_set_lead(kd, bound);
 }
 
 /* Sets the bound left of a tuple, which is copied to the bound's memory. */

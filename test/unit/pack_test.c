@@ -135,29 +135,85 @@ is_left(void *arg, int i)
 }
 
 static const CbLeadKind leads[] = {CB_LEAD_INT64, CB_LEAD_INT32, CB_LEAD_FLOAT64,
-CB_LEAD_BYTES};
+CB_LEAD_BYTES, CB_LEAD_TEXT, CB_LEAD_NUMERIC};
 
-static int	leads_found[sizeof(leads) / sizeof(leads[0])];
+#define NLEADS (sizeof(leads) / sizeof(leads[0]))
+
+static int	leads_found[NLEADS];
+static int	leads_asked[NLEADS];	/* about entries of which leads tell */
+
+/* a search by a lead among these entries, for one of them */
+typedef struct LeadSearch
+{
+	const CbPackEntry *entries;
+	size_t		l;				/* the kind's place in leads */
+	int64_t		lead;
+	int			place;
+} LeadSearch;
+
+/* The lead of an entry; false: it has none. */
+static bool
+lead_of(CbLeadKind kind, const CbPackEntry *entry, int64_t *lead)
+{
+	uint64_t	head;
+
+	if (!cb_lead_is_fixed(kind))
+		return cb_lead_find_head(entry->body, entry->len, &head) &&
+			cb_lead_of_content(kind, head, lead);
+	memcpy(&head, entry->body, sizeof(head));
+	*lead = cb_lead(kind, head);
+	return true;
+}
+
+/*
+ * Are the leads of these entries, of those that have one, in order?  Not if a body is
+ * shorter than a head.
+ */
+static bool
+leads_ascend(CbLeadKind kind, const CbPackEntry *entries, int n)
+{
+	int64_t		greatest = INT64_MIN;
+	int64_t		lead;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (entries[i].len < sizeof(lead))
+			return false;
+		if (!lead_of(kind, &entries[i], &lead))
+			continue;
+		if (lead < greatest)
+			return false;
+		greatest = lead;
+	}
+	return true;
+}
+
+static bool
+lead_is_left(void *arg, int i)
+{
+	LeadSearch *search = arg;
+	int64_t		lead;
+
+	if (lead_of(leads[search->l], &search->entries[i], &lead))
+		leads_asked[search->l] += lead != search->lead;
+	return i < search->place;
+}
 
 /* Searches for places among entries whose leads are in order. */
 static void
 check_leads(CbPackReader *reader, const CbPackEntry *entries, int n)
 {
-	for (size_t l = 0; l < sizeof(leads) / sizeof(leads[0]); l++)
+	for (size_t l = 0; l < NLEADS; l++)
 	{
-		int			i = 0;
-
-		while (i < n && entries[i].len >= 8 &&
-			   (i == 0 || cb_lead(leads[l], (uint64_t) number_of(&entries[i - 1])) <=
-				cb_lead(leads[l], (uint64_t) number_of(&entries[i]))))
-			i++;
-		if (i < n)
+		if (!leads_ascend(leads[l], entries, n))
 			continue;
-		for (i = 0; i < n; i += 1 + n / 100)
+		for (int i = 0; i < n; i += 1 + n / 100)
 		{
-			int64_t		lead = cb_lead(leads[l], (uint64_t) number_of(&entries[i]));
+			LeadSearch	search = {entries, l, 0, i};
 
-			CHECK(cb_pack_search_lead(reader, leads[l], lead, is_left, &i) == i);
+			if (!lead_of(leads[l], &entries[i], &search.lead))
+				continue;
+			CHECK(cb_pack_search_lead(reader, leads[l], search.lead, lead_is_left, &search) == i);
 			leads_found[l]++;
 		}
 	}
@@ -599,7 +655,7 @@ use_damaged(const unsigned char *data, size_t len)
 		CHECK(found == left || !good);
 		CHECK(found >= 0 && found <= n);
 	}
-	for (size_t l = 0; l < sizeof(leads) / sizeof(leads[0]); l++)
+	for (size_t l = 0; l < NLEADS; l++)
 	{
 		int			place = (int) unit_below(&seed, (uint32_t) n + 1);
 		int			found = cb_pack_search_lead(&reader, leads[l],
@@ -948,6 +1004,19 @@ lead_of_double(double value)
 	return cb_lead(CB_LEAD_FLOAT64, word);
 }
 
+/* Is a key with the first head before one with the other, by their leads? */
+static bool
+is_less(CbLeadKind kind, uint64_t a, uint64_t b)
+{
+	int64_t		x = 0;
+	int64_t		y = 0;
+
+	if (cb_lead_is_fixed(kind))
+		return cb_lead(kind, a) < cb_lead(kind, b);
+	CHECK(cb_lead_of_content(kind, a, &x) && cb_lead_of_content(kind, b, &y));
+	return x < y;
+}
+
 /* Does the lead's order say what the numbers' says, all NaNs being the same? */
 static void
 test_leads(void)
@@ -967,10 +1036,9 @@ test_leads(void)
 		uint64_t	a = unit_random(&seed);
 		uint64_t	b = a ^ (unit_random(&seed) & unit_random(&seed) << unit_below(&seed, 64));
 
-		CHECK((cb_lead(CB_LEAD_BYTES, a) < cb_lead(CB_LEAD_BYTES, b)) ==
-			  (memcmp(&a, &b, sizeof(a)) < 0));
-		CHECK((cb_lead(CB_LEAD_INT32, a) < cb_lead(CB_LEAD_INT32, b)) ==
-			  ((int32_t) a < (int32_t) b));
+		CHECK(is_less(CB_LEAD_BYTES, a, b) == (memcmp(&a, &b, sizeof(a)) < 0));
+		CHECK(is_less(CB_LEAD_TEXT, a, b) == (memcmp(&a, &b, sizeof(a)) < 0));
+		CHECK(is_less(CB_LEAD_INT32, a, b) == ((int32_t) a < (int32_t) b));
 	}
 }
 
@@ -1010,8 +1078,208 @@ test_search_doubles(void)
 		if (len != 0)
 			check_holds(blob, len, entries, n);
 	}
-	for (size_t l = 0; l < sizeof(leads) / sizeof(leads[0]); l++)
+}
+
+/* a body that is one text, with or without a word behind it; its length */
+#define TEXT_BODY	160
+
+static uint16_t
+make_text(unsigned char *body, const unsigned char *content, uint32_t n, bool more)
+{
+	uint32_t	len = n + 1;
+
+	memset(body, 0, TEXT_BODY);
+	if (n > 126)
+	{
+		body[0] = (unsigned char) ((n + 4) << 2);
+		body[1] = (unsigned char) ((n + 4) << 2 >> 8);
+		memcpy(body + 4, content, n);
+		len = n + 4;
+	}
+	else
+	{
+		body[0] = (unsigned char) ((n + 1) << 1 | 1);
+		memcpy(body + 1, content, n);
+	}
+	len = (len + 7) & ~UINT32_C(7);
+	if (more)
+	{
+		body[len] = (unsigned char) unit_below(&seed, 256);
+		len += 8;
+	}
+	return (uint16_t) len;
+}
+
+/* The content of a text, of at most 140 bytes of few kinds; its length. */
+static uint32_t
+make_content(unsigned char *content, uint32_t common, uint32_t most)
+{
+	uint32_t	n = common + unit_below(&seed, most);
+
+	for (uint32_t i = 0; i < n; i++)
+		content[i] = (unsigned char) (i < common ? 'a' + i % 5 :
+									  unit_below(&seed, 4) * (1 + unit_below(&seed, 80)));
+	return n;
+}
+
+static int
+compare_texts(const void *a, const void *b)
+{
+	const CbPackEntry *x = a;
+	const CbPackEntry *y = b;
+	int64_t		leads_of[2] = {0, 0};
+
+	CHECK(lead_of(CB_LEAD_TEXT, x, &leads_of[0]));
+	CHECK(lead_of(CB_LEAD_TEXT, y, &leads_of[1]));
+	return (leads_of[0] > leads_of[1]) - (leads_of[0] < leads_of[1]);
+}
+
+/* Texts, with and without a common prefix, some of which are long. */
+static void
+test_search_texts(void)
+{
+	static unsigned char bodies[500][TEXT_BODY];
+	static CbPackEntry entries[500];
+	unsigned char content[TEXT_BODY];
+
+	for (int round = 0; round < 200; round++)
+	{
+		int			n = 1 + (int) unit_below(&seed, 500);
+		uint32_t	common = unit_below(&seed, 2) * unit_below(&seed, 20);
+		uint32_t	most = round % 5 == 0 ? 120 : 1 + unit_below(&seed, 20);
+		size_t		len;
+
+		for (int i = 0; i < n; i++)
+			entries[i] = (CbPackEntry) {bodies[i],
+				make_text(bodies[i], content, make_content(content, common, most),
+						  round % 2 != 0),
+				0, unit_random(&seed) >> 16 | 1};
+		qsort(entries, (size_t) n, sizeof(entries[0]), compare_texts);
+		len = cb_pack_encode(entries, n, blob, CAPACITY);
+		if (len != 0)
+			check_holds(blob, len, entries, n);
+	}
+}
+
+/* Lengths of texts around what a head has, and ones that have none. */
+static void
+test_heads(void)
+{
+	unsigned char content[TEXT_BODY];
+	unsigned char body[TEXT_BODY];
+	uint64_t	expected;
+	uint64_t	head = 0;
+
+	for (uint32_t n = 0; n < 140; n++)
+	{
+		for (uint32_t i = 0; i < sizeof(content); i++)
+			content[i] = (unsigned char) (1 + unit_below(&seed, 255));
+		expected = 0;
+		memcpy(&expected, content, n < 8 ? n : 8);
+		for (int more = 0; more < 2; more++)
+		{
+			uint16_t	len = make_text(body, content, n, more);
+
+			CHECK(cb_lead_find_head(body, len, &head) && head == expected);
+		}
+	}
+	memset(body, 0xFF, sizeof(body));
+	for (uint32_t n = 0; n < 12; n++)
+	{
+		body[0] = (unsigned char) ((n + 4) << 2);
+		body[1] = body[2] = body[3] = 0;
+		CHECK(cb_lead_find_head(body, 16, &head));
+		CHECK(head == (n < 8 ? (UINT64_C(1) << 8 * n) - 1 : UINT64_MAX));
+	}
+	body[0] = 1;				/* elsewhere */
+	CHECK(!cb_lead_find_head(body, 24, &head));
+	body[0] = 2;				/* compressed */
+	CHECK(!cb_lead_find_head(body, 24, &head));
+}
+
+/* the head of a numeric of 3 digits, in its short form */
+static uint64_t
+numeric(bool negative, int weight, int first, int second, int third)
+{
+	return UINT64_C(0x8000) | (negative ? UINT64_C(0x2000) : 0) | ((uint64_t) weight & 0x7F) |
+		(uint64_t) first << 16 | (uint64_t) second << 32 | (uint64_t) third << 48;
+}
+
+/* Numerics in ascending order; digits behind the point that are shown do not count. */
+static void
+test_numerics(void)
+{
+	const uint64_t ascending[] = {
+		0xF000, numeric(true, 63, 9999, 0, 0), numeric(true, 1, 1, 0, 0),
+		numeric(true, 0, 9999, 9999, 9999), numeric(true, 0, 1, 0, 1),
+		numeric(true, 0, 1, 0, 0), numeric(true, -64, 1, 0, 0), 0x8000,
+		numeric(false, -64, 1, 0, 0), numeric(false, -1, 9999, 0, 0),
+		numeric(false, 0, 1, 0, 0), numeric(false, 0, 1, 0, 1),
+		numeric(false, 0, 1, 1, 0), numeric(false, 0, 9999, 0, 0),
+		numeric(false, 1, 1, 0, 0), numeric(false, 63, 9999, 9999, 9999), 0xD000, 0xC000
+	};
+	int64_t		lead;
+	int64_t		same;
+
+	for (size_t i = 1; i < sizeof(ascending) / sizeof(ascending[0]); i++)
+		CHECK(is_less(CB_LEAD_NUMERIC, ascending[i - 1], ascending[i]));
+	CHECK(cb_lead_of_content(CB_LEAD_NUMERIC, numeric(false, 0, 1, 0, 0), &lead));
+	CHECK(cb_lead_of_content(CB_LEAD_NUMERIC, numeric(false, 0, 1, 0, 0) | 3 << 7, &same));
+	CHECK(lead == same);
+	CHECK(!cb_lead_of_content(CB_LEAD_NUMERIC, 0x0003, &lead));	/* the long form */
+	CHECK(!cb_lead_of_content(CB_LEAD_NUMERIC, 0x4003, &lead));
+}
+
+static int
+compare_numerics(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return is_less(CB_LEAD_NUMERIC, y, x) - is_less(CB_LEAD_NUMERIC, x, y);
+}
+
+/* Numerics of 3 or 4 digits, many of them equal in the first 3. */
+static void
+test_search_numerics(void)
+{
+	static uint64_t heads[500];
+	static unsigned char bodies[500][TEXT_BODY];
+	static CbPackEntry entries[500];
+
+	for (int round = 0; round < 100; round++)
+	{
+		int			n = 1 + (int) unit_below(&seed, 500);
+		uint32_t	digits = 1 + unit_below(&seed, 9999);
+		size_t		len;
+
+		for (int i = 0; i < n; i++)
+			heads[i] = unit_below(&seed, 20) == 0 ? 0x8000 :
+				numeric(unit_below(&seed, 2), (int) unit_below(&seed, 4) - 2,
+						1 + (int) unit_below(&seed, digits), (int) unit_below(&seed, digits),
+						(int) unit_below(&seed, 10));
+		qsort(heads, (size_t) n, sizeof(heads[0]), compare_numerics);
+		for (int i = 0; i < n; i++)
+		{
+			unsigned char content[10];
+
+			memcpy(content, &heads[i], sizeof(heads[i]));
+			memcpy(content + 8, &heads[unit_below(&seed, (uint32_t) n)], 2);
+			entries[i] = (CbPackEntry) {bodies[i],
+				make_text(bodies[i], content, heads[i] == 0x8000 ? 2 : round % 2 ? 8 : 10,
+						  round % 3 == 0),
+				0, unit_random(&seed) >> 16 | 1};
+		}
+		len = cb_pack_encode(entries, n, blob, CAPACITY);
+		if (len != 0)
+			check_holds(blob, len, entries, n);
+	}
+	for (size_t l = 0; l < NLEADS; l++)
+	{
 		CHECK(leads_found[l] > 1000);
+		/* what looks like a text by chance, and is none, has no number at hand */
+		CHECK(leads_asked[l] < leads_found[l] * (cb_lead_is_fixed(leads[l]) ? 2 : 0.01));
+	}
 }
 
 int
@@ -1032,7 +1300,11 @@ main(void)
 	unit_run("pack: random sequences", test_random);
 	unit_run("pack: numbers found", test_numbers);
 	unit_run("pack: leads are in the order of keys", test_leads);
+	unit_run("pack: heads of texts", test_heads);
+	unit_run("pack: leads of numerics", test_numerics);
 	unit_run("pack: searches by leads", test_search_doubles);
+	unit_run("pack: searches by leads of texts", test_search_texts);
+	unit_run("pack: searches by leads of numerics", test_search_numerics);
 	unit_run("pack: damaged blobs", test_damaged);
 	unit_run("pack: a damaged prefix", test_damaged_prefix);
 	unit_run("pack: damaged slopes", test_damaged_slopes);
