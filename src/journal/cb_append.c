@@ -18,11 +18,12 @@
  * it.  All are free again before another page is read.
  *
  * A session comes to the last page from the one it appended to last, from one
- * further on that others have noted (cb_recent.h), or from the tail.  The note
- * is a hint: the page counts if it is a journal page of this file with a
- * greater number; numbers are not used twice, so it was appended later.  If
- * the tail has passed it the chain may break off, as from any remembered page,
- * and the way begins at the tail.
+ * further on that others have noted (cb_recent.h), or from the tail; by jumps
+ * over pages, as after a restart nobody has noted one and the journal may be
+ * long.  Where they lead is a hint: the page counts if it is a journal page of
+ * this file with a greater number; numbers are not used twice, so it was
+ * appended later.  If the tail has passed it the chain may break off, as from
+ * any remembered page, and the way begins at the tail.
  *
  *-------------------------------------------------------------------------
  */
@@ -206,31 +207,63 @@ cb_append_is_page(Page page, uint64 seq)
 }
 
 /*
- * Go from a page of the journal to a later one that was noted as the last, if
- * it still is of the journal, so that a new session need not read all pages.
- * Numbers are never used twice: a page with a greater one comes later.
- * Share-locks that page for a moment; no lock is held besides.  Reads it, so an
- * error can be raised.
+ * Go from a page of the journal to a later one, if it is in this block: numbers are
+ * never used twice, so a page with a greater one comes later.  False: it is not.
+ * Share-locks that page for a moment; no lock is held besides.  Reads it, so an error
+ * can be raised.
  */
-static void
-cb_append_skip(CbJournalWalk *walk)
+static bool
+cb_append_skip_to(CbJournalWalk *walk, BlockNumber block)
 {
-	BlockNumber later = cb_recent_find_end(walk->rel);
 	Buffer		buf;
 	Page		page;
+	bool		later;
 
-	if (walk->block == InvalidBlockNumber || later == InvalidBlockNumber ||
-		later == walk->block || later >= RelationGetNumberOfBlocks(walk->rel))
-		return;
-	buf = cb_sound_read(walk->rel, later, NULL);
+	if (block == walk->block || block >= RelationGetNumberOfBlocks(walk->rel))
+		return false;
+	buf = cb_sound_read(walk->rel, block, NULL);
 	page = BufferGetPage(buf);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	if (cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > walk->seq)
+	later = cb_append_is_journal(page) && CbJournalGetHeader(page)->seq > walk->seq;
+	if (later)
 	{
-		walk->block = later;
+		walk->block = block;
 		walk->seq = CbJournalGetHeader(page)->seq;
 	}
 	UnlockReleaseBuffer(buf);
+	return later;
+}
+
+/*
+ * Go to a later page of the journal without those between, by jumps that are doubled as
+ * long as they lead to one: mostly many pages follow each other in the file.
+ */
+static void
+cb_append_jump(CbJournalWalk *walk)
+{
+	BlockNumber jump = 1;
+
+	if (walk->block == InvalidBlockNumber)
+		return;
+	while (cb_append_skip_to(walk, walk->block + jump))
+		jump *= 2;
+	while (jump /= 2)
+		(void) cb_append_skip_to(walk, walk->block + jump);
+}
+
+/*
+ * Begin the way to the last page with a jump to the one that was noted as the last, so
+ * that a new session need not read all pages; after a restart none is.
+ */
+static void
+cb_append_begin_way(CbJournalWalk *walk)
+{
+	BlockNumber noted = cb_recent_find_end(walk->rel);
+
+	if (walk->block == InvalidBlockNumber)
+		return;
+	if (noted == InvalidBlockNumber || !cb_append_skip_to(walk, noted))
+		cb_append_jump(walk);
 }
 
 /*
@@ -252,9 +285,10 @@ cb_append_find_last(Relation rel, uint64 *seq)
 		cb_walk_begin(&walk, rel, cache->journal_block, cache->journal_seq);
 	else
 		cb_walk_begin_at_tail(&walk, rel);
-	cb_append_skip(&walk);
+	cb_append_begin_way(&walk);
 	while (walk.block != InvalidBlockNumber)
 	{
+		BlockNumber block = walk.block;
 		Page		page = cb_walk_lock(&walk);
 
 		if (page == NULL)
@@ -264,7 +298,7 @@ cb_append_find_last(Relation rel, uint64 *seq)
 			else
 				cb_walk_restart(&walk);
 			remembered = false;
-			cb_append_skip(&walk);
+			cb_append_begin_way(&walk);
 			continue;
 		}
 		if (CbPageIsRightmost(page))
@@ -275,6 +309,8 @@ cb_append_find_last(Relation rel, uint64 *seq)
 		}
 		cb_walk_unlock(&walk);
 		cb_walk_step(&walk);
+		if (walk.block != block + 1)
+			cb_append_jump(&walk);
 	}
 	*seq = walk.seq;
 	return InvalidBuffer;
