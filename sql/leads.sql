@@ -42,8 +42,20 @@ $$;
 CREATE TABLE leads_t (id int, f float8, u uuid, i int4, d date, t text, c text COLLATE "C",
 					  b bytea, m numeric, p bytea)
 	WITH (autovacuum_enabled = off);
-ALTER TABLE leads_t ALTER p SET STORAGE PLAIN;	-- with a long length word
 INSERT INTO leads_t SELECT * FROM leads_rows(1, 1500);
+-- with length words of 4 bytes, which COPY leaves as they are
+ALTER TABLE leads_t ALTER p SET STORAGE PLAIN;
+COPY leads_t (id, i, p) FROM stdin;
+10001	16	\\x
+10002	7	\\x61
+10003	9	\\x61
+10004	5	\\x6161
+10005	2000000000	\\x6161
+10006	255	\\x616100
+10007	8	\\x61610000
+10008	8	\\x6161000000
+10009	3	\\x6161000000626200
+\.
 CREATE INDEX leads_f ON leads_t USING cachebatch (f);
 CREATE INDEX leads_u ON leads_t USING cachebatch (u);
 CREATE INDEX leads_it ON leads_t USING cachebatch (i, t, f);
