@@ -221,13 +221,6 @@ MECHANISMS = [
         leaning="nothing",
         runs=["--scale 0.6 --seconds 6 connect-insert1"]),
     Mechanism(
-        "journal-jumps", src=34, tests=75,
-        title="the journal's last page found by jumps over pages",
-        checks="tap 067",
-        buys="the first look-up and the first insertion after a restart",
-        leaning="nothing",
-        runs=["--scale 0.4 restart-copy"]),
-    Mechanism(
         "bounds", src=404, tests=210,
         title="bounds of buckets adapt (dividing, joining)",
         checks="A5_SPLIT, A5_JOIN; half of tap 017, isolation bucket-join",
