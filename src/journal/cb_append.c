@@ -243,8 +243,6 @@ cb_append_jump(CbJournalWalk *walk)
 {
 	BlockNumber jump = 1;
 
-	if (walk->block == InvalidBlockNumber)
-		return;
 	while (cb_append_skip_to(walk, walk->block + jump))
 		jump *= 2;
 	while (jump /= 2)

@@ -39,11 +39,10 @@ sub insert_at_commit
 # Pages of the index that were asked for since the server was started.
 sub pages
 {
-	my ($least) = @_;
 	my $read = "SELECT idx_blks_hit + idx_blks_read FROM pg_statio_user_indexes "
 		. "WHERE indexrelname = 't_k'";
 
-	$node->poll_query_until('postgres', "SELECT ($read) >= $least") or die 'no statistics came';
+	$node->poll_query_until('postgres', "SELECT ($read) > 0") or die 'no statistics came';
 	return one($read);
 }
 
@@ -57,7 +56,7 @@ insert_rows(1, 20000);
 cmp_ok(journal_pages(), '>', 200, 'there is a journal');
 crash_restart($node);
 insert_at_commit();
-cmp_ok(pages(1), '<', 80, 'its end is found by a few pages');
+cmp_ok(pages(), '<', 80, 'its end is found by a few pages');
 cmp_ok(journal_pages(), '>', 200, '... and all of it is there');
 sound($node, 't', ['k'], 'one run of pages');
 
@@ -68,7 +67,7 @@ crash_restart($node);
 insert_at_commit();
 my $n = journal_pages();
 cmp_ok($n, '>', 200, 'there is a journal again');
-cmp_ok(pages(1), '<', $n, '... whose end is found');
+cmp_ok(pages(), '<', $n, '... whose end is found');
 sound($node, 't', ['k'], 'many runs of pages');
 
 $node->stop;
