@@ -19,6 +19,9 @@ SELECT keys_fill(1, 6000);
 CREATE INDEX keys_abc ON keys_t USING cachebatch (a, b, c);
 CREATE INDEX keys_desc ON keys_t USING cachebatch (a DESC NULLS LAST, b NULLS FIRST, c DESC) WITH (pack_leaves = off);
 CREATE INDEX keys_bda ON keys_t USING cachebatch (b DESC, d, a) WITH (fillfactor = 10);
+CREATE INDEX keys_bca ON keys_t USING cachebatch (b, c, a) WITH (fillfactor = 10);
+CREATE INDEX keys_bd ON keys_t USING cachebatch (b, d) INCLUDE (a);
+CREATE INDEX keys_bcd ON keys_t USING cachebatch (b, c DESC, d);
 ANALYZE keys_t;
 
 -- a condition on a column: x and y are values, f a form
@@ -67,7 +70,13 @@ INSERT INTO keys_orders VALUES
 	(3, 'a, b, c', 'a DESC NULLS LAST, b NULLS FIRST, c DESC'),
 	(4, 'a, b, c', 'a NULLS FIRST, b DESC NULLS LAST, c'),
 	(5, 'b, d, a', 'b DESC, d, a'),
-	(6, 'b, d, a', 'b, d DESC, a DESC');
+	(6, 'b, d, a', 'b, d DESC, a DESC'),
+	(7, 'b, c, a', 'b, c, a'),
+	(8, 'b, c, a', 'b DESC, c DESC, a DESC'),
+	(9, 'b, d', 'b, d'),
+	(10, 'b, d', 'b DESC, d DESC'),
+	(11, 'b, c, d', 'b, c DESC, d'),
+	(12, 'b, c, d', 'b DESC, c, d DESC');
 
 -- asks n random questions by index and by sequential scan
 CREATE FUNCTION keys_ask(n int, seed float) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -81,7 +90,7 @@ DECLARE
 BEGIN
 	PERFORM setseed(seed);
 	FOR i IN 1 .. n LOOP
-		SELECT * INTO o FROM keys_orders WHERE no = 1 + i % 6;
+		SELECT * INTO o FROM keys_orders WHERE no = 1 + i % 12;
 		SELECT string_agg(keys_random(trim(col)), ' AND ') INTO q
 		FROM unnest(string_to_array(o.cols, ',')) col;
 		q := format('SELECT %s FROM keys_t WHERE %s ORDER BY %s', o.cols, q, o.ordering);
@@ -106,14 +115,14 @@ BEGIN
 END $$;
 
 -- in the tree; then in buckets and journal as well; then all in the tree again
-SELECT * FROM keys_ask(400, 0.1);
+SELECT * FROM keys_ask(600, 0.1);
 DO $$ BEGIN FOR i IN 0 .. 19 LOOP PERFORM keys_fill(6001 + i * 50, 6050 + i * 50); END LOOP; END $$;
-SELECT * FROM keys_ask(400, 0.2);
+SELECT * FROM keys_ask(600, 0.2);
 DELETE FROM keys_t WHERE a = 3 AND b % 2 = 0;
 UPDATE keys_t SET b = b + 1 WHERE c = 'c7';
-SELECT * FROM keys_ask(200, 0.3);
+SELECT * FROM keys_ask(400, 0.3);
 VACUUM keys_t;
-SELECT * FROM keys_ask(200, 0.4);
+SELECT * FROM keys_ask(400, 0.4);
 
 -- an array that changes from row to row
 SET enable_seqscan = off;

@@ -68,6 +68,10 @@ CREATE INDEX leads_b ON leads_t USING cachebatch (b);
 CREATE INDEX leads_m ON leads_t USING cachebatch (m);
 CREATE INDEX leads_mu ON leads_t USING cachebatch (m, u);
 CREATE INDEX leads_pi ON leads_t USING cachebatch (p, i);
+CREATE INDEX leads_ic ON leads_t USING cachebatch (i, c);
+CREATE INDEX leads_ip ON leads_t USING cachebatch (i, p);
+CREATE INDEX leads_id ON leads_t USING cachebatch (i, d) INCLUDE (c);
+CREATE INDEX leads_icd ON leads_t USING cachebatch (i, c DESC);
 ANALYZE leads_t;
 CREATE TABLE leads_plain AS SELECT * FROM leads_t;
 
@@ -118,6 +122,10 @@ RETURNS SETOF record LANGUAGE sql AS $$
 		('b', 'bytea', '\x00', '', 'b'),
 		('m', 'numeric', '123456789012.00015', '', 'm'),
 		('p', 'bytea', '\x6100', ' AND i >= 3', 'p,i'),
+		('i', 'int4', '7', $q$ AND c >= 'samesame'$q$, 'i,c'),
+		('i', 'int4', '7', $q$ AND c > repeat('L', 999)$q$, 'i,c'),
+		('i', 'int4', '7', $q$ AND p >= '\x6161'$q$, 'i,p'),
+		('i', 'int4', '7', $q$ AND d < '2000-01-01'$q$, 'i,d'),
 		('m', 'numeric', '7.5', $q$ AND u > 'f0f0f0f0-f0f0-f0f0-8080-808080808080'$q$, 'm,u')) v (c, ty, o, m, s),
 		leads_compare(c, ty, o, m, s) l
 $$;
@@ -163,3 +171,45 @@ SELECT * FROM leads_pattern();
 SELECT count(cache_batch_verify(indexrelid, true)) FROM pg_index WHERE indrelid = 'leads_t'::regclass;
 DROP FUNCTION leads_rows, leads_compare, leads_compare_all, leads_pattern;
 DROP TABLE leads_t, leads_plain;
+
+-- pairs, in many leaves: separators have one column, or both
+CREATE TABLE leads_pairs AS SELECT n % 400 - 200 AS i, n / 400 - 60 AS j, md5(n::text) AS t
+	FROM generate_series(0, 47999) n;
+CREATE INDEX leads_ij ON leads_pairs USING cachebatch (i, j);
+CREATE INDEX leads_it ON leads_pairs USING cachebatch (i, t COLLATE "C");
+ANALYZE leads_pairs;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_material = off;
+SELECT sum((SELECT count(*) FROM leads_pairs p WHERE p.i = a - 200 AND p.j = b))
+	FROM generate_series(0, 399) a, generate_series(-61, 60) b;
+SELECT sum((SELECT count(*) FROM leads_pairs p WHERE p.i = a - 200 AND p.j >= b))
+	FROM generate_series(0, 399) a, generate_series(-1, 1) b;
+SELECT count(*) FROM leads_pairs WHERE i = 7 AND j > -4294967296;
+SELECT sum((SELECT count(*) FROM leads_pairs p
+			WHERE p.i = n % 400 - 200 AND p.t = md5(n::text) COLLATE "C"))
+	FROM generate_series(0, 47999) n;
+-- backward, to separators of which the first column is all that is left
+SELECT sum((SELECT sum(j) FROM (SELECT j FROM leads_pairs p WHERE p.i = a - 200 AND p.j >= b
+								ORDER BY p.i DESC, p.j DESC OFFSET 0) s))
+	FROM generate_series(0, 399) a, generate_series(-1, 1) b;
+SELECT cache_batch_verify('leads_ij', true), cache_batch_verify('leads_it', true);
+DROP TABLE leads_pairs;
+
+-- texts of more than 126 bytes, which cannot be compressed, and the least seconds
+CREATE TABLE leads_long AS SELECT i, t, CASE WHEN n = 0 THEN -2147483648 ELSE n END AS j, b
+	FROM generate_series(-20, 20) i, generate_series(0, 50) n,
+		 LATERAL (SELECT CASE n % 5 WHEN 0 THEN '' WHEN 1 THEN md5(n::text) ELSE
+						 (SELECT string_agg(md5((n * 7 + k)::text), '') FROM generate_series(0, n % 5 + 3) k) END,
+						 substr('\x000000000000'::bytea, 1, n % 7)) x (t, b);
+CREATE INDEX leads_long_it ON leads_long USING cachebatch (i, t COLLATE "C");
+CREATE INDEX leads_long_ij ON leads_long USING cachebatch (i, j) WITH (pack_leaves = off, fillfactor = 10);
+CREATE INDEX leads_long_ib ON leads_long USING cachebatch (i, b) WITH (pack_leaves = off, fillfactor = 10);
+ANALYZE leads_long;
+SELECT count(*), sum(n) FROM leads_long l,
+	LATERAL (SELECT count(*) n FROM leads_long p WHERE p.i = l.i AND p.t = l.t COLLATE "C") x;
+SELECT count(*), sum(n) FROM leads_long l,
+	LATERAL (SELECT count(*) n FROM leads_long p WHERE p.i = l.i AND p.j = l.j) x;
+SELECT count(*), sum(n) FROM leads_long l,
+	LATERAL (SELECT count(*) n FROM leads_long p WHERE p.i = l.i AND p.b >= l.b) x;
+DROP TABLE leads_long;

@@ -28,8 +28,9 @@
  *	- Where one value is wanted of each column but the last, and no several
  *	  of that, all between two wanted entries is wanted, if the columns
  *	  follow the order of these comparisons.  So once an entry of a window
- *	  is, and one further on is, those between are not looked at
- *	  (A18_INTERVAL, A18_ORDERED).
+ *	  is, and one further on is, or would be if it had the values of the
+ *	  window's end, those between are not looked at (A18_INTERVAL,
+ *	  A18_ORDERED, I2_WANTED).
  *
  *-------------------------------------------------------------------------
  */

@@ -9,7 +9,8 @@
  *	1. every upper tier is copied, uppermost first (cb_window_tiers);
  *	2. the leaf beyond the bound is copied under its share lock;
  *	3. with no lock held, the leaf's entries and those of the upper tiers in
- *	   the window are merged in scan order and tested against the quals.
+ *	   the window are merged in scan order and tested against the quals,
+ *	   one by one if the window's ends do not tell.
  *
  * Where the upper tiers have nothing, the first window of a scan, which is
  * short, is read from the leaf itself under its lock; so is one at an end of
@@ -222,19 +223,39 @@ cb_window_add_item(CbScanOpaque so, const CbSource *source)
 }
 
 /*
+ * The first entries of the window are wanted, and all between wanted entries is: are
+ * all of the window?  Yes, if an entry with the values of its far end would be wanted.
+ * Of a separator that lacks some these say nothing (I2_WANTED).
+ */
+static bool
+cb_window_is_wanted(CbScanOpaque so, const CbMerge *merge, ScanDirection dir)
+{
+	const CbBound *far = merge->far;
+	int			natts;
+
+	Assert(!so->for_point);		/* what lies between points is not wanted */
+	if (far->kind != CB_BOUND_TUPLE)
+		return false;
+	natts = BTreeTupleGetNAtts(far->tuple, so->kd.rel);
+	return natts >= so->keys.space.ncolumns &&
+		cb_keys_test(&so->keys, far->tuple, natts, dir) == CB_KEY_MATCH;
+}
+
+/*
  * Adds the head of the merge's first source, which is wanted, and those that come
- * next, are at hand, and are wanted since the last one is: all between is then.  How
- * many: n at most.
+ * next, are at hand, and are wanted, as all are, or since the last one is: all between
+ * is then.  How many: n at most.
  */
 static int
-cb_window_add_many(CbScanOpaque so, const CbMerge *merge, int n, ScanDirection dir)
+cb_window_add_many(CbScanOpaque so, const CbMerge *merge, int n, bool all,
+				   ScanDirection dir)
 {
 	CbWindow   *window = so->cur;
 	int			number = merge->ordered[0]->cur;
 	CbScanItem *item;
 
 	n = Min(n, cb_merge_count_ready(so, merge));
-	while (n > 1 && cb_keys_test(&so->keys, cb_merge_ready(merge, n - 1),
+	while (n > 1 && !all && cb_keys_test(&so->keys, cb_merge_ready(merge, n - 1),
 								 so->kd.nkeyatts, dir) != CB_KEY_MATCH)
 		n /= 2;
 	if (n <= 1)
@@ -410,13 +431,15 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 	int			most = so->starting ? cb_window_first_max(so) : INT_MAX;
 	int			few = so->starting ? CB_WINDOW_FEW : 1;
 	bool		many = false;	/* are entries added many at once? */
+	bool		all = false;	/* are all of them wanted? */
 	int			nadded;
 
 	cb_merge_start(scan, merge);
 	for (; merge->nordered > 0; cb_merge_advance(scan, merge, nadded))
 	{
 		CbSource   *source = merge->ordered[0];
-		CbKeyAnswer answer = cb_keys_test(&so->keys, source->head, so->kd.nkeyatts, dir);
+		CbKeyAnswer answer = all ? CB_KEY_MATCH :
+			cb_keys_test(&so->keys, source->head, so->kd.nkeyatts, dir);
 
 		nadded = 1;
 		if (so->for_point && cb_window_leaves_point(so, answer))
@@ -444,7 +467,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			continue;
 		if (many)
 		{
-			nadded = cb_window_add_many(so, merge, most - window->nitems, dir);
+			nadded = cb_window_add_many(so, merge, most - window->nitems, all, dir);
 			continue;
 		}
 		cb_window_add_item(so, source);
@@ -452,6 +475,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 		{
 			cb_merge_read_on(so, merge);
 			many = cb_keys_are_interval(&so->keys);
+			all = many && cb_window_is_wanted(so, merge, dir);
 		}
 	}
 	return cb_window_look_beyond(scan, dir, nunwanted);
