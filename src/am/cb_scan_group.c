@@ -77,8 +77,12 @@ cb_scan_group_fill(IndexScanDesc scan)
 	CbBound		first = so->pos.bound;
 	int			n = group->n > 0 ? 2 * group->n : CB_SCAN_GROUP_MIN;
 
-	/* to begin at the first entry with the value is never too late */
+	/*
+	 * to begin at the first entry with the value is never too late; its lead is set
+	 * with each value
+	 */
 	first.nkeys = 1;
+	first.lead_kind = CB_LEAD_NONE;
 	first.after = false;
 	group->n = 0;
 	n = Min(n, points->n - so->pos.point);

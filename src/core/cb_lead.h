@@ -10,7 +10,8 @@
  * little-endian machines.
  *
  * A lead is made of the key's head: of a value with a fixed length its first 8
- * bytes, of one without the first 8 behind the length word, zeros behind its end.
+ * bytes, of one without the first 8 behind the length word, zeros behind its end.  One
+ * of a pair is of the first two columns, which the first 8 bytes are of.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,17 +29,25 @@ typedef enum CbLeadKind
 	CB_LEAD_INT32,				/* in the first 4 bytes */
 	CB_LEAD_FLOAT64,			/* as IEEE has it; all NaNs equal, and last */
 	CB_LEAD_BYTES,				/* as memcmp() has it */
+	CB_LEAD_INT32_INT32,		/* a pair */
+	CB_LEAD_INT32_TEXT,			/* a pair, where the text is short */
 
 	/* of values without a fixed length */
 	CB_LEAD_TEXT,				/* as memcmp() has it */
 	CB_LEAD_NUMERIC				/* the server's numeric, in its short form */
 } CbLeadKind;
 
-/* Have values with such leads one length? */
+/* Is the head what the key begins with? */
 static inline bool
-cb_lead_is_fixed(CbLeadKind kind)
+cb_lead_is_of_body(CbLeadKind kind)
 {
 	return kind < CB_LEAD_TEXT;
+}
+
+static inline bool
+cb_lead_is_pair(CbLeadKind kind)
+{
+	return kind == CB_LEAD_INT32_INT32 || kind == CB_LEAD_INT32_TEXT;
 }
 
 static inline int64_t
@@ -96,20 +105,7 @@ cb_lead_of_numeric(uint64_t head, int64_t *lead)
 	return true;
 }
 
-/* The lead of a key with this head, of a fixed length: the first byte is the lowest. */
-static inline int64_t
-cb_lead(CbLeadKind kind, uint64_t head)
-{
-	if (kind == CB_LEAD_INT64)
-		return (int64_t) head;
-	if (kind == CB_LEAD_BYTES)
-		return cb_lead_of_bytes(head);
-	if (kind == CB_LEAD_INT32)
-		return (int32_t) head;
-	return cb_lead_of_float(head);
-}
-
-/* The same of one without a fixed length; false: it has none. */
+/* The lead of a key without a fixed length that has this head; false: it has none. */
 static inline bool
 cb_lead_of_content(CbLeadKind kind, uint64_t head, int64_t *lead)
 {
@@ -141,6 +137,68 @@ static inline uint32_t
 cb_lead_short_len(uint8_t first)
 {
 	return (first >> 1) - 1u;
+}
+
+/*
+ * The lead of a pair: that of its first column, and a number that is in the order of
+ * the second, and 0 for the least value that there can be, or minus infinity.
+ */
+static inline int64_t
+cb_lead_of_pair(int32_t first, uint32_t second)
+{
+	return (int64_t) ((uint64_t) (uint32_t) first << 32 | second);
+}
+
+/* That number, of an int. */
+static inline uint32_t
+cb_lead_of_second_int32(int32_t value)
+{
+	return (uint32_t) value ^ UINT32_C(1) << 31;
+}
+
+#define CB_LEAD_SECOND_LEN	3	/* bytes of a pair's text that are in its head */
+
+/* That number, of a text that begins with these bytes, the first one lowest. */
+static inline uint32_t
+cb_lead_of_second_text(uint64_t head)
+{
+	return (uint32_t) (__builtin_bswap64(cb_lead_cut(head, CB_LEAD_SECOND_LEN)) >> 32);
+}
+
+/* The lead of a pair of an int and a text; false: the text is long. */
+static inline bool
+cb_lead_of_int32_text(uint64_t head, int64_t *lead)
+{
+	uint8_t		first = (uint8_t) (head >> 32);
+
+	if (!cb_lead_is_short(first))
+		return false;
+	head = cb_lead_cut(head, 5 + cb_lead_short_len(first));
+	*lead = cb_lead_of_pair((int32_t) head, cb_lead_of_second_text(head >> 40));
+	return true;
+}
+
+/*
+ * The lead of a key that begins with this head, of which the first byte is the lowest.
+ * False: it has none.
+ */
+static inline bool
+cb_lead(CbLeadKind kind, uint64_t head, int64_t *lead)
+{
+	if (kind == CB_LEAD_INT64)
+		*lead = (int64_t) head;
+	else if (kind == CB_LEAD_BYTES)
+		*lead = cb_lead_of_bytes(head);
+	else if (kind == CB_LEAD_INT32)
+		*lead = (int32_t) head;
+	else if (kind == CB_LEAD_FLOAT64)
+		*lead = cb_lead_of_float(head);
+	else if (kind == CB_LEAD_INT32_INT32)
+		*lead = cb_lead_of_pair((int32_t) head,
+								cb_lead_of_second_int32((int32_t) (head >> 32)));
+	else
+		return cb_lead_of_int32_text(head, lead);
+	return true;
 }
 
 /*

@@ -682,12 +682,11 @@ static inline bool
 cb_pack_lead_of_content(const CbPackReader *reader, CbLeadKind kind,
 						uint64_t content, uint8_t first, int64_t *lead)
 {
-	if (cb_lead_is_fixed(kind))
+	if (cb_lead_is_of_body(kind))
 	{
 		if (reader->form == CB_PACK_FORM_HEAD)
 			content = content << 8 | first;
-		*lead = cb_lead(kind, content);
-		return reader->form != CB_PACK_FORM_TEXT;
+		return reader->form != CB_PACK_FORM_TEXT && cb_lead(kind, content, lead);
 	}
 	if (reader->form == CB_PACK_FORM_HEAD && cb_lead_is_short(first))
 		content = cb_lead_cut(content, cb_lead_short_len(first));
@@ -752,10 +751,9 @@ cb_pack_find_any_lead(CbPackReader *reader, CbLeadKind kind, uint32_t k, int64_t
 static inline bool
 cb_pack_find_lead(CbPackReader *reader, CbLeadKind kind, uint32_t k, int64_t *lead)
 {
-	if (!cb_lead_is_fixed(kind) || reader->kind <= CB_PACK_WORDS)
+	if (!cb_lead_is_of_body(kind) || reader->kind <= CB_PACK_WORDS)
 		return cb_pack_find_any_lead(reader, kind, k, lead);
-	*lead = cb_lead(kind, cb_pack_get_word(reader, k, 0));
-	return true;
+	return cb_lead(kind, cb_pack_get_word(reader, k, 0), lead);
 }
 
 /* cb_pack_first_lead of a BYTES block */
@@ -788,12 +786,10 @@ cb_pack_first_lead(const CbPackReader *reader, CbLeadKind kind, uint32_t block,
 	uint32_t	nwords = block_kind - (uint32_t) CB_PACK_WORDS;
 	uint64_t	word;
 
-	if (cb_lead_is_fixed(kind) && nwords - 1u < CB_PACK_MAX_WORDS)
+	if (cb_lead_is_of_body(kind) && nwords - 1u < CB_PACK_MAX_WORDS)
 	{
-		if (!cb_pack_first_word(reader, nwords, bodies, &word))
-			return false;
-		*lead = cb_lead(kind, word);
-		return true;
+		return cb_pack_first_word(reader, nwords, bodies, &word) &&
+			cb_lead(kind, word, lead);
 	}
 	return block_kind == CB_PACK_BYTES && bodies < reader->limit &&
 		cb_pack_first_of_bytes(reader, kind, bodies, lead);

@@ -33,13 +33,13 @@ cb_key_is_bytewise(Oid collation)
 #endif
 }
 
-/* The leads that values of the first column have. */
+/* The leads that values of a column would have if it were the first one. */
 static CbLeadKind
-cb_key_find_lead_kind(const CbKeyDesc *kd)
+cb_key_find_column_lead_kind(const CbKeyDesc *kd, int column)
 {
 #if SIZEOF_DATUM >= 8 && !defined(WORDS_BIGENDIAN)
-	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, 0);
-	const SortSupportData *ssup = &kd->ssup[0];
+	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, column);
+	const SortSupportData *ssup = &kd->ssup[column];
 
 	if (ssup->ssup_reverse)
 		return CB_LEAD_NONE;
@@ -49,7 +49,7 @@ cb_key_find_lead_kind(const CbKeyDesc *kd)
 	if (attr->attbyval && attr->attlen == sizeof(int32) &&
 		ssup->comparator == ssup_datum_int32_cmp)
 		return CB_LEAD_INT32;
-	switch (kd->order_proc[0])
+	switch (kd->order_proc[column])
 	{
 		case F_BTFLOAT8CMP:
 			return attr->attlen == sizeof(float8) ? CB_LEAD_FLOAT64 : CB_LEAD_NONE;
@@ -68,30 +68,114 @@ cb_key_find_lead_kind(const CbKeyDesc *kd)
 	return CB_LEAD_NONE;
 }
 
-/*
- * The lead of a value of the first column, not null, whose values have leads.  False:
- * it has none, as it is compressed, or elsewhere.
- */
-bool
-cb_key_find_lead(const CbKeyDesc *kd, Datum value, int64 *lead)
+/* The leads of the index's keys. */
+static CbLeadKind
+cb_key_find_lead_kind(const CbKeyDesc *kd)
 {
-	Form_pg_attribute attr = TupleDescAttr(kd->tupdesc, 0);
+	CbLeadKind	kind = cb_key_find_column_lead_kind(kd, 0);
+	CbLeadKind	second;
+
+	if (kind != CB_LEAD_INT32 || kd->nkeyatts == 1)
+		return kind;
+	second = cb_key_find_column_lead_kind(kd, 1);
+	return second == CB_LEAD_INT32 ? CB_LEAD_INT32_INT32 :
+		second == CB_LEAD_TEXT ? CB_LEAD_INT32_TEXT : kind;
+}
+
+/* The first bytes of a value without a fixed length; false: as below. */
+static bool
+cb_key_find_content(Datum value, uint64 *head)
+{
 	const char *bytes = DatumGetPointer(value);
+
+	if (VARATT_IS_COMPRESSED(bytes) || VARATT_IS_EXTERNAL(bytes))
+		return false;
+	*head = 0;
+	memcpy(head, VARDATA_ANY(bytes), Min(VARSIZE_ANY_EXHDR(bytes), sizeof(*head)));
+	return true;
+}
+
+/* cb_key_find_lead() of a pair. */
+static bool
+cb_key_find_pair_lead(const CbKeyDesc *kd, const CbBoundKey *keys, int64 *lead)
+{
+	int32		first = DatumGetInt32(keys[0].value);
+	uint64		head;
+
+	if (kd->lead_kind == CB_LEAD_INT32_INT32)
+	{
+		*lead = cb_lead_of_pair(first, cb_lead_of_second_int32(DatumGetInt32(keys[1].value)));
+		return true;
+	}
+	if (!cb_key_find_content(keys[1].value, &head))
+		return false;
+	*lead = cb_lead_of_pair(first, cb_lead_of_second_text(head));
+	return true;
+}
+
+/* cb_key_find_lead() of the first column alone. */
+static bool
+cb_key_find_first_lead(CbLeadKind kind, Form_pg_attribute attr, Datum value, int64 *lead)
+{
 	uint64		head = 0;
 
+	if (attr->attlen < 0)
+		return cb_key_find_content(value, &head) && cb_lead_of_content(kind, head, lead);
 	if (attr->attbyval)
 		store_att_byval(&head, value, attr->attlen);
-	else if (attr->attlen > 0)
-		memcpy(&head, bytes, sizeof(head));
-	else if (VARATT_IS_COMPRESSED(bytes) || VARATT_IS_EXTERNAL(bytes))
-		return false;
 	else
+		memcpy(&head, DatumGetPointer(value), sizeof(head));
+	return cb_lead(kind, head, lead);
+}
+
+/* Is that a value of the column's own type, not null? */
+static inline bool
+cb_key_is_own(const CbBoundKey *key)
+{
+	return key->compare == NULL && !key->is_null;
+}
+
+/*
+ * Finds the lead of a bound of keys, of an index whose keys have leads; the first
+ * value is of the column's own type, and not null.  The kind of its lead: of the first
+ * column alone where the second value tells nothing, none where that one does neither,
+ * as it is compressed, elsewhere, or a long numeric.
+ */
+CbLeadKind
+cb_key_find_lead(const CbKeyDesc *kd, const CbBound *bound, int64 *lead)
+{
+	CbLeadKind	kind = kd->lead_kind;
+
+	if (cb_lead_is_pair(kind))
 	{
-		memcpy(&head, VARDATA_ANY(bytes), Min(VARSIZE_ANY_EXHDR(bytes), sizeof(head)));
-		return cb_lead_of_content(kd->lead_kind, head, lead);
+		if (bound->nkeys > 1 && cb_key_is_own(&bound->keys[1]) &&
+			cb_key_find_pair_lead(kd, bound->keys, lead))
+			return kind;
+		kind = CB_LEAD_INT32;
 	}
-	*lead = cb_lead(kd->lead_kind, head);
-	return true;
+	return cb_key_find_first_lead(kind, TupleDescAttr(kd->tupdesc, 0), bound->keys[0].value,
+								  lead) ? kind : CB_LEAD_NONE;
+}
+
+/* Columns that a separator has. */
+static inline int
+cb_key_pivot_natts(IndexTuple pivot)
+{
+	return ItemPointerGetOffsetNumberNoCheck(&pivot->t_tid) & BT_OFFSET_MASK;
+}
+
+/* cb_key_get_lead() of a pair; the first column may be all that a separator has. */
+bool
+cb_key_get_pair_lead(CbLeadKind kind, IndexTuple itup, int64 *lead)
+{
+	uint64		head = *(uint64 *) ((char *) itup + sizeof(IndexTupleData));
+
+	if (BTreeTupleIsPivot(itup) && cb_key_pivot_natts(itup) < 2)
+	{
+		*lead = cb_lead_of_pair((int32) head, 0);
+		return true;
+	}
+	return cb_lead(kind, head, lead);
 }
 
 /*

@@ -60,8 +60,8 @@ typedef struct CbKeyDesc
 	Relation	rel;
 	TupleDesc	tupdesc;
 	int			nkeyatts;
-	CbLeadKind	lead_kind;		/* of the first column; CB_LEAD_INT64: it is
-								 * like a bigint, ascending */
+	CbLeadKind	lead_kind;		/* CB_LEAD_INT64: the first column is like a
+								 * bigint, ascending */
 	CbAbbrev	abbrev;
 	CbHashKind	hash;
 	Relation	heap;			/* the table, to be asked which entries are
@@ -96,8 +96,8 @@ typedef struct CbBound
 	bool		after;			/* right of the equal entries, else left */
 	int			nkeys;			/* CB_BOUND_KEYS: number of keys */
 	CbBoundKey *keys;
-	CbLeadKind	lead_kind;		/* the column's, if keys[0] has a lead, as it
-								 * is of the column's own type; else none */
+	CbLeadKind	lead_kind;		/* the index's, or that of its first column, if
+								 * the keys have a lead; else none */
 	int64		lead;
 	IndexTuple	tuple;			/* CB_BOUND_TUPLE */
 } CbBound;
@@ -139,6 +139,7 @@ cb_key_abbreviate(const CbKeyDesc *kd, Datum first, uint64 *abbrev)
 }
 
 extern bool cb_key_get_content_lead(CbLeadKind kind, IndexTuple itup, int64 *lead);
+extern bool cb_key_get_pair_lead(CbLeadKind kind, IndexTuple itup, int64 *lead);
 
 /* A tuple's lead, if it has one: columns, none of which is null. */
 static inline bool
@@ -147,10 +148,11 @@ cb_key_get_lead(CbLeadKind kind, IndexTuple itup, int64 *lead)
 	if (IndexTupleHasNulls(itup) ||
 		IndexTupleSize(itup) < sizeof(IndexTupleData) + sizeof(int64))
 		return false;
-	if (kind != CB_LEAD_INT64 && !cb_lead_is_fixed(kind))
+	if (kind != CB_LEAD_INT64 && !cb_lead_is_of_body(kind))
 		return cb_key_get_content_lead(kind, itup, lead);
-	*lead = cb_lead(kind, *(uint64 *) ((char *) itup + sizeof(IndexTupleData)));
-	return true;
+	if (cb_lead_is_pair(kind))
+		return cb_key_get_pair_lead(kind, itup, lead);
+	return cb_lead(kind, *(uint64 *) ((char *) itup + sizeof(IndexTupleData)), lead);
 }
 
 /* The same, if it is the first column itself, a number. */
@@ -209,7 +211,7 @@ cb_bound_is_at_end(const CbBound *bound)
 		(bound->kind == CB_BOUND_KEYS && bound->keys[0].is_null);
 }
 
-extern bool cb_key_find_lead(const CbKeyDesc *kd, Datum value, int64 *lead);
+extern CbLeadKind cb_key_find_lead(const CbKeyDesc *kd, const CbBound *bound, int64 *lead);
 
 /*
  * Sets the lead of a bound of keys, if its first value has one: one of the column's
@@ -224,10 +226,12 @@ cb_bound_set_lead(const CbKeyDesc *kd, CbBound *bound)
 	if (kd->lead_kind == CB_LEAD_NONE || key->compare != NULL || key->is_null)
 		return;
 	if (kd->lead_kind == CB_LEAD_INT64)
+	{
+		bound->lead_kind = CB_LEAD_INT64;
 		bound->lead = DatumGetInt64(key->value);
-	else if (!cb_key_find_lead(kd, key->value, &bound->lead))
-		return;
-	bound->lead_kind = kd->lead_kind;
+	}
+	else
+		bound->lead_kind = cb_key_find_lead(kd, bound, &bound->lead);
 }
 
 /* Gives a bound of keys another value of the first column, not null. */

@@ -135,7 +135,7 @@ is_left(void *arg, int i)
 }
 
 static const CbLeadKind leads[] = {CB_LEAD_INT64, CB_LEAD_INT32, CB_LEAD_FLOAT64,
-CB_LEAD_BYTES, CB_LEAD_TEXT, CB_LEAD_NUMERIC};
+CB_LEAD_BYTES, CB_LEAD_INT32_INT32, CB_LEAD_INT32_TEXT, CB_LEAD_TEXT, CB_LEAD_NUMERIC};
 
 #define NLEADS (sizeof(leads) / sizeof(leads[0]))
 
@@ -157,12 +157,11 @@ lead_of(CbLeadKind kind, const CbPackEntry *entry, int64_t *lead)
 {
 	uint64_t	head;
 
-	if (!cb_lead_is_fixed(kind))
+	if (!cb_lead_is_of_body(kind))
 		return cb_lead_find_head(entry->body, entry->len, &head) &&
 			cb_lead_of_content(kind, head, lead);
 	memcpy(&head, entry->body, sizeof(head));
-	*lead = cb_lead(kind, head);
-	return true;
+	return cb_lead(kind, head, lead);
 }
 
 /*
@@ -999,9 +998,11 @@ static int64_t
 lead_of_double(double value)
 {
 	uint64_t	word;
+	int64_t		lead = 0;
 
 	memcpy(&word, &value, sizeof(word));
-	return cb_lead(CB_LEAD_FLOAT64, word);
+	CHECK(cb_lead(CB_LEAD_FLOAT64, word, &lead));
+	return lead;
 }
 
 /* Is a key with the first head before one with the other, by their leads? */
@@ -1011,9 +1012,10 @@ is_less(CbLeadKind kind, uint64_t a, uint64_t b)
 	int64_t		x = 0;
 	int64_t		y = 0;
 
-	if (cb_lead_is_fixed(kind))
-		return cb_lead(kind, a) < cb_lead(kind, b);
-	CHECK(cb_lead_of_content(kind, a, &x) && cb_lead_of_content(kind, b, &y));
+	if (cb_lead_is_of_body(kind))
+		CHECK(cb_lead(kind, a, &x) && cb_lead(kind, b, &y));
+	else
+		CHECK(cb_lead_of_content(kind, a, &x) && cb_lead_of_content(kind, b, &y));
 	return x < y;
 }
 
@@ -1197,6 +1199,117 @@ test_heads(void)
 	CHECK(!cb_lead_find_head(body, 24, &head));
 }
 
+/* A body that is a number and a text, with which it ends; its length. */
+static uint16_t
+make_pair(unsigned char *body, int32_t number, const unsigned char *content, uint32_t n)
+{
+	unsigned char text[TEXT_BODY];
+	uint32_t	len = make_text(text, content, n, false);
+
+	memset(body, 0, TEXT_BODY);
+	memcpy(body, &number, sizeof(number));
+	memcpy(body + sizeof(number), text, len);
+	return (uint16_t) ((sizeof(number) + len + 7) & ~UINT64_C(7));
+}
+
+typedef struct Pair
+{
+	int32_t		number;
+	uint32_t	n;				/* bytes of the text */
+	unsigned char content[TEXT_BODY];	/* zeros behind them */
+} Pair;
+
+static void
+make_random_pair(Pair *pair, uint32_t numbers, uint32_t most)
+{
+	memset(pair, 0, sizeof(Pair));
+	pair->number = (int32_t) unit_below(&seed, numbers) - 1;
+	if (unit_below(&seed, 50) == 0)
+		pair->number = unit_below(&seed, 2) ? INT32_MIN : INT32_MAX;
+	pair->n = make_content(pair->content, 0, most);
+	memset(pair->content + pair->n, 0, TEXT_BODY - pair->n);
+}
+
+static int
+compare_pairs(const void *a, const void *b)
+{
+	const Pair *x = a;
+	const Pair *y = b;
+
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return memcmp(x->content, y->content, TEXT_BODY);
+}
+
+/* Leads of pairs are in the order of both columns, but for texts that are long. */
+static void
+test_pairs(void)
+{
+	for (int round = 0; round < 10000; round++)
+	{
+		Pair		pairs[2];
+		unsigned char body[TEXT_BODY];
+		uint64_t	head;
+		int64_t		lead[2] = {0, 0};
+
+		for (int i = 0; i < 2; i++)
+		{
+			make_random_pair(&pairs[i], 3, round % 9 == 0 ? 140 : 6);
+			(void) make_pair(body, pairs[i].number, pairs[i].content, pairs[i].n);
+			memcpy(&head, body, sizeof(head));
+			CHECK(cb_lead(CB_LEAD_INT32_TEXT, head, &lead[i]) == (pairs[i].n <= 126));
+			if (pairs[i].n > 126)
+				lead[i] = cb_lead_of_pair(pairs[i].number, 0);
+		}
+		if (lead[0] != lead[1])
+			CHECK((lead[0] < lead[1]) == (compare_pairs(&pairs[0], &pairs[1]) < 0) ||
+				  pairs[0].n > 126 || pairs[1].n > 126);
+		else
+			CHECK(pairs[0].number == pairs[1].number);
+		CHECK(lead[0] >= cb_lead_of_pair(pairs[0].number, 0));
+	}
+	for (int round = 0; round < 10000; round++)
+	{
+		int32_t		a[2] = {(int32_t) unit_below(&seed, 3) - 1, (int32_t) unit_random(&seed)};
+		int32_t		b[2] = {(int32_t) unit_below(&seed, 3) - 1, (int32_t) unit_random(&seed)};
+		uint64_t	x;
+		uint64_t	y;
+
+		memcpy(&x, a, sizeof(x));
+		memcpy(&y, b, sizeof(y));
+		CHECK(is_less(CB_LEAD_INT32_INT32, x, y) ==
+			  (a[0] < b[0] || (a[0] == b[0] && a[1] < b[1])));
+	}
+}
+
+/* Pairs, of whose numbers there are few or many, some with texts that are long. */
+static void
+test_search_pairs(void)
+{
+	static Pair pairs[500];
+	static unsigned char bodies[500][TEXT_BODY];
+	static CbPackEntry entries[500];
+
+	for (int round = 0; round < 200; round++)
+	{
+		int			n = 1 + (int) unit_below(&seed, 500);
+		uint32_t	numbers = round % 3 == 0 ? 1 : 1 + unit_below(&seed, 300);
+		uint32_t	most = round % 5 == 0 ? 140 : 1 + unit_below(&seed, 20);
+		size_t		len;
+
+		for (int i = 0; i < n; i++)
+			make_random_pair(&pairs[i], numbers, most);
+		qsort(pairs, (size_t) n, sizeof(pairs[0]), compare_pairs);
+		for (int i = 0; i < n; i++)
+			entries[i] = (CbPackEntry) {bodies[i],
+				make_pair(bodies[i], pairs[i].number, pairs[i].content, pairs[i].n),
+				0, unit_random(&seed) >> 16 | 1};
+		len = cb_pack_encode(entries, n, blob, CAPACITY);
+		if (len != 0)
+			check_holds(blob, len, entries, n);
+	}
+}
+
 /* the head of a numeric of 3 digits, in its short form */
 static uint64_t
 numeric(bool negative, int weight, int first, int second, int third)
@@ -1278,7 +1391,7 @@ test_search_numerics(void)
 	{
 		CHECK(leads_found[l] > 1000);
 		/* what looks like a text by chance, and is none, has no number at hand */
-		CHECK(leads_asked[l] < leads_found[l] * (cb_lead_is_fixed(leads[l]) ? 2 : 0.01));
+		CHECK(leads_asked[l] < leads_found[l] * (cb_lead_is_of_body(leads[l]) ? 2 : 0.01));
 	}
 }
 
@@ -1302,8 +1415,10 @@ main(void)
 	unit_run("pack: leads are in the order of keys", test_leads);
 	unit_run("pack: heads of texts", test_heads);
 	unit_run("pack: leads of numerics", test_numerics);
+	unit_run("pack: leads of pairs", test_pairs);
 	unit_run("pack: searches by leads", test_search_doubles);
 	unit_run("pack: searches by leads of texts", test_search_texts);
+	unit_run("pack: searches by leads of pairs", test_search_pairs);
 	unit_run("pack: searches by leads of numerics", test_search_numerics);
 	unit_run("pack: damaged blobs", test_damaged);
 	unit_run("pack: a damaged prefix", test_damaged_prefix);
