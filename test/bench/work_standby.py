@@ -46,9 +46,17 @@ LOOK_UP = "SELECT id FROM events WHERE k{0} = hashint8extended(2000000007, {0})"
 
 
 def private_bytes(process):
-    """Memory of a process that no other one shares."""
-    with open(f"/proc/{process}/smaps_rollup") as f:
-        return 1024 * sum(int(line.split()[1]) for line in f if line.startswith("Private_"))
+    """Memory of a process that no other one shares, nor could: not the server's, of which
+    a page is private, too, for the kernel as long as only one process has come to it."""
+    found = 0
+    with open(f"/proc/{process}/smaps") as f:
+        for line in f:
+            name, value = line.split()[:2]
+            if not name.endswith(":"):
+                counts = value.endswith("p")        # the mapping's flags
+            elif counts and name.startswith("Private_"):
+                found += int(value)
+    return 1024 * found
 
 
 class Archive:
