@@ -15,8 +15,9 @@ tight-replay-N  the same of servers confined as those of tight-ingest-N, of what
 restart-copy COPY into 4 indexes until as much waits as will, COPY, a crash with that, and
              COPY again, each after a checkpoint: rows a second, WAL a row, entries a
              visited leaf times the rows of the table, as larger indexes have more
-             leaves ("before", "after"); between them the first query ("first") and
-             look-ups of the first moments ("point")
+             leaves ("before", "after"); between them the first INSERT ("first-insert"),
+             the first query of another such start ("first") and look-ups of the first
+             moments ("point")
 """
 
 import os
@@ -286,13 +287,23 @@ class RestartCopy(Replicated):
         primary.sql("CHECKPOINT")
         found = [dict(self.copy(primary, files[third:2 * third]), state="before")]
         primary.sql("CHECKPOINT")
-        primary.stop("immediate")
-        primary.start(settings)
+        self.crash(primary, settings)
+        found.append({"state": "first-insert", "first_query_ms": self.insert(primary, 3 * rows)})
+        self.crash(primary, settings)
         found.append({"state": "first", "first_query_ms": self.look_up(primary)})
         found.append(dict(self.queries(primary, "point"), state="point"))
         found.append(dict(self.copy(primary, files[2 * third:]), state="after"))
         self.bench.discard(primary)
         return found
+
+    def crash(self, cluster, settings):
+        cluster.stop("immediate")
+        cluster.start(settings)
+
+    def insert(self, cluster, rows):
+        """Milliseconds of a new session's first row, behind so many in the files."""
+        row = self.shape.rows + rows + 1
+        return drive.first_query(cluster, "INSERT INTO events " + data.rows_sql("uniform", row, row), PLAN)
 
     def copy(self, cluster, files):
         """COPY without a flush at its end, and what flushes did meanwhile."""
