@@ -1053,6 +1053,16 @@ compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Does a blob of these entries hold them?  It is made anew, if they fit. */
+static void
+check_encoded(const CbPackEntry *entries, int n)
+{
+	size_t		len = cb_pack_encode(entries, n, blob, CAPACITY);
+
+	if (len != 0)
+		check_holds(blob, len, entries, n);
+}
+
 /* Doubles, of some of which there are many, with or without another word. */
 static void
 test_search_doubles(void)
@@ -1063,7 +1073,6 @@ test_search_doubles(void)
 	for (int round = 0; round < 40; round++)
 	{
 		int			n = 1 + (int) unit_below(&seed, 2000);
-		size_t		len;
 
 		for (int i = 0; i < n; i++)
 		{
@@ -1076,9 +1085,7 @@ test_search_doubles(void)
 		for (int i = 0; i < n; i++)
 			entries[i] = (CbPackEntry) {bodies[i], (uint16_t) (round % 2 ? 8 : 16), 0,
 				unit_random(&seed) >> 16 | 1};
-		len = cb_pack_encode(entries, n, blob, CAPACITY);
-		if (len != 0)
-			check_holds(blob, len, entries, n);
+		check_encoded(entries, n);
 	}
 }
 
@@ -1149,7 +1156,6 @@ test_search_texts(void)
 		int			n = 1 + (int) unit_below(&seed, 500);
 		uint32_t	common = unit_below(&seed, 2) * unit_below(&seed, 20);
 		uint32_t	most = round % 5 == 0 ? 120 : 1 + unit_below(&seed, 20);
-		size_t		len;
 
 		for (int i = 0; i < n; i++)
 			entries[i] = (CbPackEntry) {bodies[i],
@@ -1157,9 +1163,7 @@ test_search_texts(void)
 						  round % 2 != 0),
 				0, unit_random(&seed) >> 16 | 1};
 		qsort(entries, (size_t) n, sizeof(entries[0]), compare_texts);
-		len = cb_pack_encode(entries, n, blob, CAPACITY);
-		if (len != 0)
-			check_holds(blob, len, entries, n);
+		check_encoded(entries, n);
 	}
 }
 
@@ -1295,7 +1299,6 @@ test_search_pairs(void)
 		int			n = 1 + (int) unit_below(&seed, 500);
 		uint32_t	numbers = round % 3 == 0 ? 1 : 1 + unit_below(&seed, 300);
 		uint32_t	most = round % 5 == 0 ? 140 : 1 + unit_below(&seed, 20);
-		size_t		len;
 
 		for (int i = 0; i < n; i++)
 			make_random_pair(&pairs[i], numbers, most);
@@ -1304,9 +1307,7 @@ test_search_pairs(void)
 			entries[i] = (CbPackEntry) {bodies[i],
 				make_pair(bodies[i], pairs[i].number, pairs[i].content, pairs[i].n),
 				0, unit_random(&seed) >> 16 | 1};
-		len = cb_pack_encode(entries, n, blob, CAPACITY);
-		if (len != 0)
-			check_holds(blob, len, entries, n);
+		check_encoded(entries, n);
 	}
 }
 
@@ -1364,7 +1365,6 @@ test_search_numerics(void)
 	{
 		int			n = 1 + (int) unit_below(&seed, 500);
 		uint32_t	digits = 1 + unit_below(&seed, 9999);
-		size_t		len;
 
 		for (int i = 0; i < n; i++)
 			heads[i] = unit_below(&seed, 20) == 0 ? 0x8000 :
@@ -1383,9 +1383,7 @@ test_search_numerics(void)
 						  round % 3 == 0),
 				0, unit_random(&seed) >> 16 | 1};
 		}
-		len = cb_pack_encode(entries, n, blob, CAPACITY);
-		if (len != 0)
-			check_holds(blob, len, entries, n);
+		check_encoded(entries, n);
 	}
 	for (size_t l = 0; l < NLEADS; l++)
 	{
