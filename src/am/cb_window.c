@@ -478,7 +478,7 @@ cb_window_fill(IndexScanDesc scan, CbMerge *merge, ScanDirection dir)
 			all = many && cb_window_is_wanted(so, merge, dir);
 		}
 	}
-	return cb_window_look_beyond(scan, dir, nunwanted);
+	return all || cb_window_look_beyond(scan, dir, nunwanted);
 }
 
 static void
