@@ -128,13 +128,6 @@ cb_key_find_first_lead(CbLeadKind kind, Form_pg_attribute attr, Datum value, int
 	return cb_lead(kind, head, lead);
 }
 
-/* Is that a value of the column's own type, not null? */
-static inline bool
-cb_key_is_own(const CbBoundKey *key)
-{
-	return key->compare == NULL && !key->is_null;
-}
-
 /*
  * Finds the lead of a bound of keys, of an index whose keys have leads; the first
  * value is of the column's own type, and not null.  The kind of its lead: of the first

@@ -211,6 +211,13 @@ cb_bound_is_at_end(const CbBound *bound)
 		(bound->kind == CB_BOUND_KEYS && bound->keys[0].is_null);
 }
 
+/* Is that a value of the column's own type, not null? */
+static inline bool
+cb_key_is_own(const CbBoundKey *key)
+{
+	return key->compare == NULL && !key->is_null;
+}
+
 extern CbLeadKind cb_key_find_lead(const CbKeyDesc *kd, const CbBound *bound, int64 *lead);
 
 /*
@@ -220,15 +227,13 @@ extern CbLeadKind cb_key_find_lead(const CbKeyDesc *kd, const CbBound *bound, in
 static inline void
 cb_bound_set_lead(const CbKeyDesc *kd, CbBound *bound)
 {
-	const CbBoundKey *key = &bound->keys[0];
-
 	bound->lead_kind = CB_LEAD_NONE;
-	if (kd->lead_kind == CB_LEAD_NONE || key->compare != NULL || key->is_null)
+	if (kd->lead_kind == CB_LEAD_NONE || !cb_key_is_own(&bound->keys[0]))
 		return;
 	if (kd->lead_kind == CB_LEAD_INT64)
 	{
 		bound->lead_kind = CB_LEAD_INT64;
-		bound->lead = DatumGetInt64(key->value);
+		bound->lead = DatumGetInt64(bound->keys[0].value);
 	}
 	else
 		bound->lead_kind = cb_key_find_lead(kd, bound, &bound->lead);
