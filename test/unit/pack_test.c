@@ -1231,7 +1231,6 @@ make_random_pair(Pair *pair, uint32_t numbers, uint32_t most)
 	if (unit_below(&seed, 50) == 0)
 		pair->number = unit_below(&seed, 2) ? INT32_MIN : INT32_MAX;
 	pair->n = make_content(pair->content, 0, most);
-	memset(pair->content + pair->n, 0, TEXT_BODY - pair->n);
 }
 
 static int
