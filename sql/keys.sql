@@ -95,7 +95,7 @@ BEGIN
 		FROM unnest(string_to_array(o.cols, ',')) col;
 		q := format('SELECT %s FROM keys_t WHERE %s ORDER BY %s', o.cols, q, o.ordering);
 		q := format('SELECT md5(string_agg(x::text, '','')) FROM (%s) x', q);
-		mode := i % 3;
+		mode := i / 12 % 3;
 		SET enable_seqscan = off;
 		PERFORM set_config('enable_bitmapscan', CASE WHEN mode = 0 THEN 'on' ELSE 'off' END, false),
 			set_config('enable_indexscan', CASE WHEN mode = 0 THEN 'off' ELSE 'on' END, false),
