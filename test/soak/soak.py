@@ -133,10 +133,11 @@ class Reader(Helper):
 
     def loop(self):
         self.sql("SET lock_timeout = '400ms'")
-        self.sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        for _ in range(3):
-            self.soak.reader.compare(self.cur, self.rng, self.rng.choice(self.soak.tables), (0, self.soak.highest()))
-        self.sql("COMMIT")
+        with self.soak.standby_snapshot:
+            self.sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            for _ in range(3):
+                self.soak.reader.compare(self.cur, self.rng, self.rng.choice(self.soak.tables), (0, self.soak.highest()))
+            self.sql("COMMIT")
 
 
 class Vacuum(Helper):
@@ -194,8 +195,12 @@ class LongTransaction(Helper):
                 self.soak.pause(0.5)
 
     def reindex(self):
+        """It waits for older snapshots of the primary alone: one of the standby would miss in the
+        new index, btree's too, what was deleted before it was built."""
         self.sql("SET lock_timeout = '30s'")
-        self.sql("REINDEX INDEX CONCURRENTLY %s" % self.index()[2])
+        with self.soak.standby_snapshot:
+            self.sql("REINDEX INDEX CONCURRENTLY %s" % self.index()[2])
+            self.soak.catch_up()
 
     def replace(self):
         table, name, index = self.index()
@@ -231,6 +236,7 @@ class Soak(differential.Test):
         self.part = part
         self.changes = 0        # rounds of indexes and databases that came and went
         self.reader = Checker(lambda text: self.difference(None, text))
+        self.standby_snapshot = threading.Lock()    # held while the reader has one
         self.standby = cluster.Cluster(args.bindir, self.workdir, "standby", STANDBY_PORT)
         for server in (self.primary, self.standby):
             server.log = os.path.join(self.workdir, "%s-%d.log" % (server.name, part))

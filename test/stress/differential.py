@@ -274,7 +274,8 @@ class Test:
         if self.standby and quiet:
             self.check_standby()
 
-    def check_standby(self):
+    def catch_up(self):
+        """Waits until the standby has replayed what the primary has written."""
         with contextlib.closing(self.primary.connect()) as conn:
             cur = conn.cursor()
             cur.execute("SELECT pg_current_wal_insert_lsn()")
@@ -285,11 +286,17 @@ class Test:
             while True:
                 cur.execute("SELECT pg_last_wal_replay_lsn() >= %s", (lsn,))
                 if cur.fetchone()[0]:
-                    break
+                    return True
                 if time.time() > end:
                     self.difference(None, "the standby does not catch up")
-                    return
+                    return False
                 time.sleep(0.1)
+
+    def check_standby(self):
+        if not self.catch_up():
+            return
+        with contextlib.closing(self.standby.connect()) as conn:
+            cur = conn.cursor()
             # replay can hold a table's lock and wait for our snapshot: nobody ends that
             cur.execute("SET lock_timeout = '2s'")
             self.verify(cur, True, "standby")
