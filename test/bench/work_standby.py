@@ -1,8 +1,8 @@
 """A standby of the rows in memory: how soon it answers, and how fast it replays.
 
 standby      4 indexes, 500,000 rows of the primary that wait above the tree
-             (as many rows for btree): the first query of the standby, and of each
-             of the next sessions ("first", "session"); look-ups, ranges of 100
+             (as many rows for btree): the very first query by an index, and the
+             first of the next sessions ("first", "session"); look-ups, ranges of 100
              rows, 1,000 keys from the index alone ("point", "range-100",
              "index-only"); look-ups while the primary inserts 10,000 rows a second
              ("beside"); private memory of 100 sessions that have asked each index
@@ -127,9 +127,9 @@ class Replicated(Upkeep):
         return (self.bench.clone(self.template(method)),
                 make_standby(self.bench.env, self.template(method)))
 
-    def look_up(self, cluster):
+    def look_up(self, cluster, column=1):
         """Milliseconds that a new session's first look-up takes."""
-        return drive.first_query(cluster, LOOK_UP.format(1), PLAN)
+        return drive.first_query(cluster, LOOK_UP.format(column), PLAN)
 
     def queries(self, cluster, name):
         return drive.queries(cluster, QUERIES[name], self.bench.args.seconds, options=PLAN,
@@ -154,7 +154,8 @@ class Standby(Replicated):
         standby.prewarm()
         data.fill(self.bench.env, primary, self.shape, method, waiting)
         replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
-        found = [{"state": "first", "first_query_ms": self.look_up(standby)},
+        found = [{"state": "first", "first_query_ms": drive.percentile(
+                      sorted(self.look_up(standby, n + 1) for n in range(INDEXES)), 0.5)},
                  {"state": "session", "first_query_ms": drive.percentile(
                      sorted(self.look_up(standby) for _ in range(10)), 0.5)}]
         found += [dict(self.queries(standby, name), state=name)
