@@ -153,25 +153,56 @@ cb_window_find_builders(CbScanOpaque so, bool *served)
 	return set;
 }
 
+/* a scan for one value adds to the shared copy for so long, or a piece */
+#define CB_WINDOW_SLICE_MS		20
+
 /*
- * May the scan go through the journal for the one value that it wants?  Once,
- * where another process extends the shared copy, or a worker is asked for that.
+ * May the scan go through the journal for the one value that it wants, and leave the
+ * rest of it?  If so, *builds: it shall first add to the shared copy, as no other
+ * process extends it, and no worker is asked for that.
  */
 static bool
-cb_window_may_look(CbScanOpaque so, ScanDirection dir)
+cb_window_may_look(CbScanOpaque so, ScanDirection dir, bool *builds)
 {
 	CbBucketSet *set;
 	bool		served;
 
+	*builds = true;
 	if (so->has_looked)
 		return false;
 	set = cb_window_find_builders(so, &served);
 	if (set == NULL)
 		return false;
 	cb_window_set_hash(so, dir);
-	so->has_looked = so->view.has_hash && !so->for_point &&
-		cb_shared_leave_to_others(set, served);
-	return so->has_looked;
+	if (!so->view.has_hash || so->for_point)
+		return false;
+	*builds = !cb_shared_leave_to_others(set, served);
+	return true;
+}
+
+/*
+ * Extends the shared copy, which ends at a position: then *extended, and NULL is
+ * returned, as where it cannot be extended.  Or else, once a scan, returns what there
+ * is of the one value that it wants in what the copy lacks; before that, it adds a
+ * part to the copy if nobody else does.
+ */
+static CbUpper *
+cb_window_extend_or_look(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
+						 CbPos from, BlockNumber block, CbPos limit, bool *extended)
+{
+	bool		builds;
+	bool		may_look = cb_window_may_look(so, dir, &builds);
+	const CbBucketSet *set;
+
+	*extended = builds &&
+		cb_shared_extend(&so->kd, limit, may_look ? CB_WINDOW_SLICE_MS : 0);
+	set = cb_set_find(so->kd.rel);
+	if (*extended || !may_look || set == NULL || cb_shared_has_failed(set))
+		return NULL;
+	so->has_looked = true;
+	from = cb_shared_end(so->kd.rel, &block);
+	return cb_copy_acquire_piece(&so->kd, snapshot, from, block, limit,
+								 &so->pos.bound, dir, &so->view.hash);
 }
 
 /*
@@ -196,16 +227,15 @@ cb_window_acquire_some(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 	{
 		BlockNumber block = InvalidBlockNumber;
 		CbPos		from = cb_shared_end(so->kd.rel, &block);
+		bool		extended;
 
 		CHECK_FOR_INTERRUPTS();
 		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);
 		if (upper != NULL)
 			break;
 		npages = CB_WINDOW_OWN_PAGES;
-		if (cb_window_may_look(so, dir))
-			return cb_copy_acquire_piece(&so->kd, snapshot, from, block, limit,
-										 &so->pos.bound, dir, &so->view.hash);
-		if (cb_shared_extend(&so->kd, limit, 0))
+		upper = cb_window_extend_or_look(so, snapshot, dir, from, block, limit, &extended);
+		if (upper != NULL || extended)
 			continue;
 		npages = cb_window_own_pages(so->kd.rel);
 		upper = cb_copy_acquire(&so->kd, snapshot, from, block, limit, npages);

@@ -496,6 +496,7 @@ typedef struct CbSharedView
 extern CbPos cb_shared_end(Relation rel, BlockNumber *block);
 extern bool cb_shared_is_due(Relation rel);
 extern bool cb_shared_leave_to_others(CbBucketSet *set, bool served);
+extern bool cb_shared_has_failed(const CbBucketSet *set);
 extern bool cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms);
 extern bool cb_shared_pin(Relation rel, CbPos from, CbPos tail,
 						  CbSharedView *view);

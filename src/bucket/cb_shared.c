@@ -52,9 +52,10 @@
  *
  * Who needs what a builder is at waits, for a second at most.  Then, or where
  * the pool has no room, a scan reads the rest by itself (cb_copy.c).  A scan
- * for one value neither waits nor builds at first: it goes through the
- * journal, and takes what has the value's hash.  That is a piece of the
- * journal as well, so none that looks for another value gets it (I11_LOOKED).
+ * for one value does not wait at first, and builds for a moment only: it goes
+ * through what the copy lacks then, and takes what has the value's hash.  That
+ * is a piece of the journal as well, so none that looks for another value gets
+ * it (I11_LOOKED).
  *
  *-------------------------------------------------------------------------
  */
@@ -412,7 +413,7 @@ cb_shared_go_on(CbSharedBuild *build, bool *more)
 	return cb_shared_merge(build);
 }
 
-/* Is it time for a worker to give way, or to begin another transaction? */
+/* Is the slice over, or shall a worker give way? */
 static bool
 cb_shared_must_pause(TimestampTz began, int slice_ms)
 {
@@ -423,7 +424,7 @@ cb_shared_must_pause(TimestampTz began, int slice_ms)
 
 /*
  * Builds up to the journal's head, or the limit; false: there is no room, or
- * the slice is over, and then it is asked for again.  Memory that one piece has
+ * the slice is over, and then a worker asks for it again.  Memory that one piece has
  * taken serves the next one: to get it from the operating system takes longer
  * than to sort.  After an error it goes with the current context, and the caller
  * releases the slot.
@@ -440,6 +441,7 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 													ALLOCSET_DEFAULT_SIZES);
 	MemoryContext oldcxt = MemoryContextSwitchTo(piece_cxt);
 	CbSlotMark	mark = cb_slot_mark();
+	TimestampTz asked_at = build->set->copy.asked_at;
 	bool		more = true;
 	bool		built = true;
 
@@ -447,25 +449,25 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 	(void) cb_key_prepare_hash(build->kd);
 	cb_sorted_init(&build->sorted, cxt, cb_shared_piece());
 	build->set->copy.asked_at = 0;
-	while (more && built && !cb_shared_must_pause(began, slice_ms))
+	do
 	{
 		CHECK_FOR_INTERRUPTS();
 		built = cb_shared_go_on(build, &more);
 		cb_slot_release_to(mark);
 		MemoryContextReset(piece_cxt);
-	}
+	} while (more && built && !cb_shared_must_pause(began, slice_ms));
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	build->set->copy.failed_at = built ? 0 : cb_clock_now();
 	if (built && more)
-		build->set->copy.asked_at = began;
+		build->set->copy.asked_at = cb_waiter_is_watching() ? began : asked_at;
 	return built && !more;
 }
 
 /* ---------- one builder at a time ---------- */
 
 /* Was there no room a moment ago?  A hint: takes no lock. */
-static bool
+bool
 cb_shared_has_failed(const CbBucketSet *set)
 {
 	TimestampTz failed_at = set->copy.failed_at;
@@ -592,8 +594,9 @@ cb_shared_leave_to_others(CbBucketSet *set, bool served)
  * have one gets it here.  False: it cannot have one, the pool has no room, or
  * the other process takes long; the caller reads the journal by itself.
  *
- * slice_ms: a worker builds for so long, or until somebody waits for its locks;
- * then it is asked again.  It does not wait for another builder.  0: a session.
+ * slice_ms: builds for so long, or one piece or merge, a worker until somebody
+ * waits for its locks; then false.  Does not wait for another builder.  0: to the
+ * end, and waits.
  *
  * No LWLock is held.  Also in recovery.  Comparisons run; one that uses the
  * index that it compares for gets an error (C11), and while it uses another

@@ -13,7 +13,7 @@
  *
  * Where there is no room for a shared copy, and too much for a private one, a
  * scan reads the journal in pieces, each as large as a bounded memory takes.
- * While another process sorts it, who looks for one value reads it for that.
+ * While others sort it, who looks for one value reads it for that.
  *
  * Why a scan sees all it must (I1, I11): its snapshot is taken before the tail
  * is read, and whatever the snapshot can see was published before it.  What

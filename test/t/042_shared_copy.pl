@@ -317,6 +317,35 @@ $holder->quit;
 $builder->quit;
 is($standby->safe_psql('postgres', $looks), $primary->safe_psql('postgres', $looks), 'looks after it: answers');
 
+# Where nobody builds it adds a piece, if that takes its time, and goes through the rest.
+$primary->safe_psql('postgres', q(
+	CREATE TABLE w (id bigint, k bigint) WITH (autovacuum_enabled = off);
+	INSERT INTO w SELECT i, hashint8extended(i, 1) FROM generate_series(100001, 150000) i;
+	CREATE INDEX w_k ON w USING cachebatch (k);
+	CREATE FUNCTION cache_batch_test_point(text) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.03)'));
+give_buckets($primary, 'w');
+insert_ids($primary, 'postgres', 'w', 1, 80000);
+$primary->wait_for_catchup($standby);
+my $slowly = "$forced SET cache_batch.test_points = 'shared-begin=call';";
+my $copied = 0;
+
+foreach my $id (79999, 1)
+{
+	is($standby->safe_psql('postgres', "$slowly SELECT id FROM w WHERE k = hashint8extended($id, 1); SELECT count(*) FROM w WHERE k = 5"),
+		"$id\n0", "a look for $id builds");
+	cmp_ok(copied($standby, 'w_k'), '>', $copied, '... a piece');
+	$copied = copied($standby, 'w_k');
+	cmp_ok($copied, '<', 80000, '... and not all');
+}
+$slowly = "$forced SET cache_batch.test_points = 'shared-begin=call, shared-merge=call';";
+is(join(' ', map { $standby->safe_psql('postgres', "$slowly SELECT id FROM w WHERE k = hashint8extended($_, 1)") } 70001 .. 70012),
+	join(' ', 70001 .. 70012), 'others merge pieces');
+cmp_ok(copied($standby, 'w_k'), '>', $copied, '... and add some');
+is($standby->safe_psql('postgres', "$slowly SELECT count(*), sum(id) FROM w WHERE k IS NOT NULL"),
+	$standby->safe_psql('postgres', "$plain SELECT count(*), sum(id) FROM w"), 'who wants more goes on with it');
+cmp_ok(copied($standby, 'w_k'), '>=', 80000, '... to its end');
+$primary->safe_psql('postgres', 'DROP FUNCTION cache_batch_test_point; DROP TABLE w');
+
 # ---------- builders that end ----------
 
 foreach my $point ('shared-read', 'shared-write', 'shared-merge')
