@@ -131,6 +131,10 @@ class Replicated(Upkeep):
         """Milliseconds that a new session's first look-up takes."""
         return drive.first_query(cluster, LOOK_UP.format(column), PLAN)
 
+    def look_ups(self, cluster, columns):
+        """The median of these, each by a session of its own."""
+        return drive.percentile(sorted(self.look_up(cluster, column) for column in columns), 0.5)
+
     def queries(self, cluster, name):
         return drive.queries(cluster, QUERIES[name], self.bench.args.seconds, options=PLAN,
                              variables={"n": self.shape.rows})
@@ -154,10 +158,8 @@ class Standby(Replicated):
         standby.prewarm()
         data.fill(self.bench.env, primary, self.shape, method, waiting)
         replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
-        found = [{"state": "first", "first_query_ms": drive.percentile(
-                      sorted(self.look_up(standby, n + 1) for n in range(INDEXES)), 0.5)},
-                 {"state": "session", "first_query_ms": drive.percentile(
-                     sorted(self.look_up(standby) for _ in range(10)), 0.5)}]
+        found = [{"state": "first", "first_query_ms": self.look_ups(standby, range(1, INDEXES + 1))},
+                 {"state": "session", "first_query_ms": self.look_ups(standby, 10 * [1])}]
         found += [dict(self.queries(standby, name), state=name)
                   for name in ("point", "range-100", "index-only")]
         found.append({"state": "memory", "private_bytes": self.memory(standby)})
