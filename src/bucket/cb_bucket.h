@@ -312,7 +312,7 @@ extern bool cb_pool_is_very_low(void);
 extern bool cb_pool_is_nearly_full(void);
 extern uint32 cb_pool_open_chunk(void);
 extern void cb_pool_free_chunk(CbPoolChunk *chunk);
-extern CbBucket *cb_pool_fullest_bucket(void);
+extern CbBucket *cb_pool_heaviest_bucket(void);
 
 /* The filter of a chunk's entries' hashes, if they have any. */
 static inline cb_atomic64 *

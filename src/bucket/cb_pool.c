@@ -365,30 +365,45 @@ cb_pool_free_chunk(CbPoolChunk *chunk)
 }
 
 /*
- * The bucket that holds most chunks and is not asked to be flushed yet, of any
- * index, but not one that has failed until its time has come; NULL if there is
- * none.  Looks without locks: a hint.  The next call in this process begins to
- * look behind the one that was found.
+ * How much of the pool the bucket's index has, judged by this bucket: the chunks
+ * it would hold if all its buckets were as full.  That, not how full one bucket
+ * is, says how many entries a flush brings to each leaf.
+ */
+static uint32
+cb_pool_weigh_bucket(const CbBucket *bucket)
+{
+	uint32		set = bucket->set;
+
+	return set == CB_NONE ? 0 : bucket->nchunks * cb_pool_sets[set].nbuckets;
+}
+
+/*
+ * The bucket to flush if the pool is low, of any index: in an index the fullest
+ * one, among indexes that of the one which holds most, or those with few buckets
+ * would be left with fewer and fewer chunks.  Not one that is asked to be flushed
+ * already, or that has failed, until its time has come; NULL if there is none.
+ * Looks without locks: a hint.  The next call in this process begins to look
+ * behind the one that was found.
  */
 CbBucket *
-cb_pool_fullest_bucket(void)
+cb_pool_heaviest_bucket(void)
 {
 	static uint32 start = 0;
-	CbBucket   *fullest = NULL;
+	CbBucket   *heaviest = NULL;
 	uint32		most = 0;
 
 	for (uint32 i = 0; i < cb_pool->nbuckets; i++)
 	{
 		CbBucket   *bucket = &cb_pool_buckets[(start + i) % cb_pool->nbuckets];
+		uint32		weight = cb_pool_weigh_bucket(bucket);
 
-		if (bucket->set != CB_NONE && bucket->nchunks > most &&
-			cb_load_relaxed(&bucket->queued) == 0 &&
+		if (weight > most && cb_load_relaxed(&bucket->queued) == 0 &&
 			!cb_failing_waits(&bucket->failing))
 		{
-			fullest = bucket;
-			most = bucket->nchunks;
+			heaviest = bucket;
+			most = weight;
 		}
 	}
-	start = fullest ? fullest->number + 1 : 0;
-	return fullest;
+	start = heaviest ? heaviest->number + 1 : 0;
+	return heaviest;
 }

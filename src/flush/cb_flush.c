@@ -759,7 +759,7 @@ cb_flush_request_all(const CbPublishResult *result)
 		cb_queue_request(result->full_bucket, CB_FLUSH_FULL);
 	if (result->pressed && !cb_shared_evict(NULL, true))
 	{
-		CbBucket   *bucket = cb_pool_fullest_bucket();
+		CbBucket   *bucket = cb_pool_heaviest_bucket();
 
 		if (bucket != NULL)
 			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);

@@ -113,6 +113,19 @@ sub vacuum_tables
 	return;
 }
 
+# Inserts into a table, a hundred rows at a time, until the condition is true.
+sub fill_until
+{
+	my ($table, $condition) = @_;
+
+	for my $i (1 .. 500)
+	{
+		$node->safe_psql('postgres', "INSERT INTO $table SELECT hashint4(i + 100000 * $i) FROM generate_series(1, 100) i");
+		return if $node->safe_psql('postgres', $condition) eq 't';
+	}
+	return;
+}
+
 # ---------- many indexes, two databases ----------
 
 foreach my $workers (0, 2)
@@ -207,6 +220,24 @@ SKIP:
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
 	$reader->{run}->finish;
 	comes_free('ended with a cursor');
+}
+
+# ---------- few buckets, and many ----------
+
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 1 unless test_points_built($node);
+	restart_with('cache_batch.pool_size = 256', 'cache_batch.max_workers = 1');
+	$node->safe_psql('postgres', "CREATE TABLE $_ (k int); INSERT INTO $_ SELECT hashint4(i) FROM generate_series(1, 20000) i;
+		CREATE INDEX ${_}_k ON $_ USING cachebatch (k)") foreach ('few', 'many');
+	$node->safe_psql('postgres', "SET cache_batch.test_share = 2; INSERT INTO few VALUES (1)");
+	$node->safe_psql('postgres', "SET cache_batch.test_share = 20; INSERT INTO many VALUES (1)");
+	fill_until('few', q(SELECT chunks >= 10 FROM cache_batch_stat_buckets WHERE indexrelname = 'few_k'));
+	fill_until('many', q(SELECT sum(flushes_pressure) > 0 FROM cache_batch_stat_indexes
+		WHERE indexrelname IN ('few_k', 'many_k')));
+	is($node->safe_psql('postgres', q(SELECT string_agg(indexrelname, ' ') FROM cache_batch_stat_indexes
+		WHERE flushes_pressure > 0 AND indexrelname IN ('few_k', 'many_k'))), 'many_k',
+		'the pool is low: who holds most gives way, not who has the fullest bucket');
 }
 
 # ---------- no pool, and no heat ----------
