@@ -158,6 +158,7 @@ extern void cb_stat_reset(Oid indexoid);
  */
 #ifdef CB_TESTPOINTS
 extern bool cb_test_buckets;	/* setting of tests: may this backend attach? */
+extern bool cb_test_visits;	/* the same: do workers visit databases? */
 extern int	cb_test_delta;		/* the same: plain entries a leaf, at most */
 extern int	cb_test_max_buckets;	/* the same: of an index, at most */
 extern int	cb_test_share;		/* the same: to begin with; 0: a fair share */

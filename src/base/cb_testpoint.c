@@ -68,6 +68,7 @@ typedef struct CbTestPoints
 } CbTestPoints;
 
 bool		cb_test_buckets = true;
+bool		cb_test_visits = true;
 int			cb_test_delta = -1;
 int			cb_test_max_buckets = 0;
 int			cb_test_share = 0;
@@ -224,6 +225,12 @@ cb_testpoint_define_tiers(void)
 							 &cb_test_buckets,
 							 true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("cache_batch.test_visits",
+							 "Whether workers visit databases after a start.",
+							 "Off, what waits in a journal stays there until the index is used.",
+							 &cb_test_visits,
+							 true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("cache_batch.test_delta",
 							"Plain entries that a leaf takes before it is packed; every other split leaves plain leaves.",
 							"-1: as many as there is room for.",

@@ -300,6 +300,8 @@ cb_dbcommands_process_utility(PlannedStmt *stmt, const char *query,
 			cb_dbcommands_wait(cb_suspended_place);
 		cb_dbcommands_go_on(stmt, query, read_only_tree, context, params, env,
 							dest, qc);
+		if (IsA(stmt->utilityStmt, DropdbStmt) && cb_suspended_place >= 0)
+			pg_atomic_write_u32(&cb_workers->databases[cb_suspended_place].unvisited, 0);
 	}
 	PG_FINALLY();
 	{

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * cb_launcher.c
- *	  The launcher: starts workers for databases that have requests.
+ *	  The launcher: starts workers for databases that have something to do.
  *
  * One process, started with the server as soon as it accepts writes.  It is
  * connected to no database, and reads one shared catalog: pg_database, to
- * find out whether a database that no worker can connect to is gone.  It also
- * asks for flushes of entries that got older than max_delay.
+ * have each database visited once after a start (cb_resume.c), and to find out
+ * whether one that no worker can connect to is gone.  It also asks for flushes
+ * of entries that got older than max_delay.
  *
  * A worker's entry is made here (STARTING), taken by the worker (CONNECTING),
  * given up at its exit (GONE), and freed here.  A worker that never gets as
@@ -41,6 +42,12 @@
 /* a worker that has not begun after so long is not coming any more */
 #define CB_LAUNCHER_START_MS	60000
 
+/* a database that cannot be connected to so often in a row is not visited */
+#define CB_LAUNCHER_TRIES		3
+
+/* so many databases at a time; others have places, too, while these wait */
+#define CB_LAUNCHER_VISITS		(CB_MAX_DATABASES / 2)
+
 #define CB_LAUNCHER_RETRY_MS	1000	/* after the first failure */
 #define CB_LAUNCHER_RETRY_MAX_MS 60000
 
@@ -49,6 +56,9 @@
 
 static BackgroundWorkerHandle *cb_launcher_handles[CB_MAX_WORKERS];
 static int	cb_launcher_next_place = 0;
+
+/* databases that are to be visited and have no place yet: OIDs */
+static List *cb_launcher_unmarked = NIL;
 
 /* ---------- coming and going ---------- */
 
@@ -204,7 +214,11 @@ cb_launcher_reap_worker(int i)
 		return;
 	}
 	cb_launcher_back_off(database);
-	if (!connected && pg_atomic_read_u32(&database->nworkers) == 0 &&
+	if (connected)
+		return;
+	if (database->failures >= CB_LAUNCHER_TRIES)
+		pg_atomic_write_u32(&database->unvisited, 0);
+	if (pg_atomic_read_u32(&database->nworkers) == 0 &&
 		!cb_launcher_database_exists(pg_atomic_read_u32(&cb_workers->dboids[place])))
 		cb_launcher_forget(place);
 }
@@ -220,6 +234,64 @@ cb_launcher_reap(void)
 			cb_launcher_strike_off(worker);
 		if (pg_atomic_read_u32(&worker->state) == CB_WORKER_GONE)
 			cb_launcher_reap_worker(i);
+	}
+}
+
+/* ---------- after a start ---------- */
+
+/* Has a worker go through the database's indexes; false: there is no place. */
+static bool
+cb_launcher_mark(Oid dboid)
+{
+	int			place;
+
+	LWLockAcquire(cb_workers->lock, LW_EXCLUSIVE);
+	place = cb_queue_make_place_locked(dboid);
+	if (place >= 0)
+	{
+		cb_workers->databases[place].visited = InvalidOid;
+		pg_write_barrier();
+		pg_atomic_write_u32(&cb_workers->databases[place].unvisited, 1);
+	}
+	LWLockRelease(cb_workers->lock);
+	return place >= 0;
+}
+
+/* How many databases are to be visited by a worker that has not come yet. */
+static int
+cb_launcher_count_marked(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < CB_MAX_DATABASES; i++)
+		n += pg_atomic_read_u32(&cb_workers->databases[i].unvisited) != 0;
+	return n;
+}
+
+/*
+ * Has all databases visited, each once after a start, some at a time.  What is left
+ * when this process has to be started again is not.
+ */
+static void
+cb_launcher_mark_databases(void)
+{
+#ifdef CB_TESTPOINTS
+	if (!cb_test_visits)
+		return;
+#endif
+	if (!cb_workers->has_begun)
+	{
+		cb_workers->has_begun = true;
+		cb_launcher_unmarked = cb_resume_list_databases();
+	}
+	while (cb_launcher_unmarked != NIL &&
+		   cb_launcher_count_marked() < CB_LAUNCHER_VISITS)
+	{
+		Oid			dboid = llast_oid(cb_launcher_unmarked);
+
+		if (cb_launcher_database_exists(dboid) && !cb_launcher_mark(dboid))
+			break;
+		cb_launcher_unmarked = list_delete_last(cb_launcher_unmarked);
 	}
 }
 
@@ -322,7 +394,7 @@ cb_launcher_delay(int place, TimestampTz now)
 	TimestampTz retry_at = pg_atomic_read_u64(&database->retry_at);
 
 	if (pg_atomic_read_u32(&cb_workers->dboids[place]) == InvalidOid ||
-		cb_queue_is_empty(place) ||
+		!cb_queue_has_work(place) ||
 		pg_atomic_read_u32(&database->suspended) != 0)
 		return -1;
 	if (nworkers > 0 &&
@@ -349,7 +421,7 @@ cb_launcher_want(void)
 }
 
 /*
- * Starts a worker for each database that has requests and none, in turn; then
+ * Starts a worker for each database that wants one and has none, in turn; then
  * more for those with long queues.  Returns when to look again, in ms.
  */
 static long
@@ -494,6 +566,7 @@ cb_launcher_main(Datum arg)
 
 		cb_launcher_absorb();
 		cb_launcher_reap();
+		cb_launcher_mark_databases();
 		timeout = cb_launcher_request_due(&looked_at);
 		timeout = cb_launcher_start_workers(timeout);
 		(void) WaitLatch(MyLatch,

@@ -13,7 +13,7 @@
  * that its licence allows to be used in works under any terms (section 5).
  * This is the only file that includes its headers.
  *
- * Places are given to databases as they ask, and taken away from idle ones
+ * Places are given to databases that have work, and taken away from idle ones
  * when they run out.  One who found a place just before it was given away
  * puts its request into a stranger's queue: the worker that takes it notices
  * and passes it on.  Queues themselves are never made anew.
@@ -130,6 +130,7 @@ cb_queue_init_database(int place, LWLock *lock)
 	pg_atomic_init_u32(&database->pending, 0);
 	pg_atomic_init_u32(&database->nworkers, 0);
 	pg_atomic_init_u32(&database->suspended, 0);
+	pg_atomic_init_u32(&database->unvisited, 0);
 	pg_atomic_init_u64(&database->retry_at, 0);
 	pg_atomic_init_u64(&database->requests, 0);
 	pg_atomic_init_u64(&database->entries, 0);
@@ -219,7 +220,7 @@ cb_queue_free_place(void)
 
 		if (pg_atomic_read_u32(&database->nworkers) == 0 &&
 			pg_atomic_read_u32(&database->suspended) == 0 &&
-			cb_queue_is_empty(i))
+			!cb_queue_has_work(i))
 			place = i;
 	}
 	return place;
@@ -246,6 +247,7 @@ cb_queue_make_place_locked(Oid dboid)
 	pg_atomic_write_u64(&database->retry_at, 0);
 	pg_atomic_write_u64(&database->requests, 0);
 	pg_atomic_write_u64(&database->entries, 0);
+	pg_atomic_write_u32(&database->unvisited, 0);
 	database->error_at = 0;
 	pg_atomic_write_u32(&cb_workers->dboids[place], dboid);
 	return place;
@@ -409,6 +411,14 @@ cb_queue_is_empty(int place)
 	CbQueue    *queue = &cb_queues[place];
 
 	return cds_wfcq_empty(&queue->out.head, &queue->in.tail);
+}
+
+/* The same of all that there is for workers to do: visits, too. */
+bool
+cb_queue_has_work(int place)
+{
+	return !cb_queue_is_empty(place) ||
+		pg_atomic_read_u32(&cb_workers->databases[place].unvisited) != 0;
 }
 
 /* NULL: empty; CDS_WFCQ_WOULDBLOCK. */

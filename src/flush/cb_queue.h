@@ -3,7 +3,7 @@
  * cb_queue.h
  *	  Requests to flush buckets, from any backend to the workers.
  *
- * Each database that has asked for something has a place of its own with a
+ * Each database that has work for workers has a place of its own with a
  * queue.  What a request says is a hint: whoever takes it looks at the bucket
  * again, so a request that reached the wrong database's queue is passed on.
  *

@@ -11,6 +11,10 @@
  * index: if somebody wants it alone, the request is dropped, and comes
  * back with the next insertion or when the entries get too old (B1).
  *
+ * While there are no requests one worker of a database goes through its indexes
+ * once after a start, one in a transaction (cb_resume.c).  If it has to leave,
+ * another one goes on.
+ *
  * It leaves when nothing was asked for some time, when a command wants its
  * database for itself, when the server shuts down, and for a database that
  * has no worker at all (C9).
@@ -82,6 +86,10 @@ static CbRequest cb_worker_request = {CB_NONE, CB_FLUSH_REQUEST};
 static CbTarget cb_worker_target;
 static CbFailing *cb_worker_failing = NULL;
 
+/* does this process visit the database, and which indexes are to come: OIDs */
+static bool cb_worker_is_visitor = false;
+static List *cb_worker_unvisited = NIL;
+
 /*
  * Counts entries that were flushed, if this process is a worker; else it does
  * nothing.  One atomic addition.
@@ -113,6 +121,8 @@ cb_worker_exit(int code, Datum arg)
 
 	if (cb_worker_is_suspended())
 		cb_worker->clean = true;
+	if (cb_worker_is_visitor)
+		pg_atomic_write_u32(&cb_worker_database->unvisited, 1);
 	cb_launcher_strike_off(cb_worker);
 
 	/* killed in the middle: somebody else shall do it */
@@ -194,7 +204,7 @@ cb_worker_gives_way(void)
 	if (likely(pg_atomic_read_u32(&cb_workers->wanted) == 0) || gives_way)
 		return gives_way;
 	if (pg_atomic_read_u32(&cb_worker_database->nworkers) == 1 &&
-		!cb_queue_is_empty(cb_worker->place) &&
+		(cb_worker_is_visitor || cb_queue_has_work(cb_worker->place)) &&
 		!TimestampDifferenceExceeds(cb_worker->started_at,
 									cb_clock_now(), CB_WORKER_TURN_MS))
 		return false;
@@ -256,7 +266,17 @@ cb_worker_note_error(const ErrorData *edata)
 
 	if (!cb_worker_blame(message))
 		return;
-	if (cb_worker_was_filling())
+	if (cb_worker_is_visitor && cb_worker_target.set == NULL)
+		ereport(WARNING,
+				(errcode(edata->sqlerrcode),
+				 OidIsValid(cb_worker_target.indexoid) ?
+				 errmsg("could not look for entries in the journal of cachebatch index %u of database %u: %s",
+						cb_worker_target.indexoid, MyDatabaseId, message) :
+				 errmsg("could not look for cachebatch indexes of database %u: %s",
+						MyDatabaseId, message),
+				 edata->detail ? errdetail_internal("%s", edata->detail) : 0,
+				 errhint("What a journal has stays there until the index is used.")));
+	else if (cb_worker_was_filling())
 		ereport(WARNING,
 				(errcode(edata->sqlerrcode),
 				 errmsg("could not fill filter of keys of cachebatch index %u of database %u: %s",
@@ -501,6 +521,27 @@ cb_worker_flush_index(void)
 	return more;
 }
 
+/* ---------- visits after a start ---------- */
+
+/* Within a transaction. */
+static void
+cb_worker_list_unvisited(void)
+{
+	cb_worker_unvisited = cb_resume_list_indexes(cb_worker_database->visited);
+}
+
+/* Within a transaction; an index at which there is an error is not visited again. */
+static void
+cb_worker_visit_next(void)
+{
+	cb_worker_target.indexoid = llast_oid(cb_worker_unvisited);
+	cb_worker_unvisited = list_delete_last(cb_worker_unvisited);
+	cb_worker_database->visited = cb_worker_target.indexoid;
+	pg_atomic_write_u32(&cb_worker->indexoid, cb_worker_target.indexoid);
+	CB_TEST_POINT("worker-visit");
+	cb_resume_index(cb_worker_target.indexoid);
+}
+
 /* ---------- transactions ---------- */
 
 /*
@@ -528,12 +569,20 @@ cb_worker_catch(MemoryContext cxt)
 	RESUME_INTERRUPTS();
 }
 
+/* Serves the current request, if there is one. */
+static void
+cb_worker_flush(void)
+{
+	if (!cb_worker_flush_index())
+		cb_worker_request.bucket = CB_NONE;
+}
+
 /*
  * One transaction.  Afterwards the current request, if any, is one that was
  * taken but not served.
  */
 static void
-cb_worker_transaction(void)
+cb_worker_transaction(void (*work) (void))
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	CbSlotMark	mark = cb_slot_mark();
@@ -545,8 +594,7 @@ cb_worker_transaction(void)
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		if (!cb_worker_flush_index())
-			cb_worker_request.bucket = CB_NONE;
+		work();
 		CommitTransactionCommand();
 	}
 	PG_CATCH();
@@ -629,6 +677,28 @@ cb_worker_has_more(void)
 		!cb_queue_is_empty(cb_worker->place);
 }
 
+/*
+ * Visits the next index, if the database has not been visited since the start, and
+ * no other worker is at it; else false.  A worker comes to one at least, however
+ * soon it must leave.
+ */
+static bool
+cb_worker_visit(void)
+{
+	if (!cb_worker_is_visitor)
+	{
+		if (pg_atomic_exchange_u32(&cb_worker_database->unvisited, 0) == 0)
+			return false;
+		cb_worker_is_visitor = true;
+		pgstat_report_activity(STATE_RUNNING, "look for entries in journals");
+		cb_worker_transaction(cb_worker_list_unvisited);
+	}
+	if (cb_worker_unvisited != NIL)
+		cb_worker_transaction(cb_worker_visit_next);
+	cb_worker_is_visitor = cb_worker_unvisited != NIL;
+	return true;
+}
+
 static void
 cb_worker_serve(void)
 {
@@ -642,13 +712,13 @@ cb_worker_serve(void)
 			cb_queue_take(cb_worker->place, &cb_worker_request) != CB_TAKEN_REQUEST)
 		{
 			cb_worker_request.bucket = CB_NONE;
-			if (!cb_worker_rest())
+			if (!cb_worker_visit() && !cb_worker_rest())
 				break;
 		}
 		else
 		{
 			cb_throttle_begin(&throttle);
-			cb_worker_transaction();
+			cb_worker_transaction(cb_worker_flush);
 			cb_throttle_end(&throttle, cb_worker_has_more());
 		}
 	}
@@ -675,9 +745,10 @@ cb_worker_main(Datum arg)
 		CB_TEST_POINT("worker-start");
 		BackgroundWorkerInitializeConnectionByOid(cb_worker->dboid, InvalidOid,
 												  BGWORKER_BYPASS_ALLOWCONN);
-		cb_worker->connected = true;
 		cb_worker_configure();
 		cb_ring_make();
+		cb_worker->connected = true;
+		cb_worker->started_at = cb_clock_now(); /* its turn begins */
 		cb_worker_serve();
 	}
 	cb_worker->clean = !ProcDiePending;

@@ -3,8 +3,9 @@
  * cb_worker.h
  *	  The launcher, the workers, and what they share.
  *
- * The launcher starts workers for databases that have requests; a worker
- * serves one database and leaves when there is nothing left to do.
+ * The launcher starts workers for databases that have work; a worker
+ * serves one database and leaves when there is nothing left to do.  After a
+ * start each database gets a worker that goes through its indexes.
  *
  * Locks:
  *	cb_workers->lock	which database has which place, and is suspended; the
@@ -44,10 +45,10 @@ typedef struct CbWorker
 	Oid			dboid;
 	int			pid;
 	Latch	   *latch;			/* NULL until it is connected */
-	TimestampTz started_at;
+	TimestampTz started_at;		/* asked for; then, its turn began */
 	bool		connected;
 	bool		clean;			/* left by itself */
-	pg_atomic_uint32 indexoid;	/* that it is flushing */
+	pg_atomic_uint32 indexoid;	/* that it is flushing, or visits */
 	pg_atomic_uint64 requests;	/* served */
 	pg_atomic_uint64 entries;	/* moved to trees */
 } CbWorker;
@@ -58,6 +59,8 @@ typedef struct CbDatabase
 	pg_atomic_uint32 pending;	/* requests in the queue, about */
 	pg_atomic_uint32 nworkers;	/* STARTING .. FLUSHING */
 	pg_atomic_uint32 suspended; /* commands that want workers away */
+	pg_atomic_uint32 unvisited; /* a worker shall go through its indexes */
+	Oid			visited;		/* the visitor's: the last index it looked at */
 	ConditionVariable left;		/* broadcast when a worker has left */
 
 	/* the launcher's: when workers come to a bad end */
@@ -78,6 +81,7 @@ typedef struct CbWorkers
 	LWLock	   *lock;
 	pg_atomic_uint32 launcher_pid;	/* 0: none */
 	Latch	   *launcher_latch;
+	bool		has_begun;		/* a launcher has begun to list the databases */
 	pg_atomic_uint32 running;	/* workers in all */
 	pg_atomic_uint32 wanted;	/* a database has no worker, and none is left */
 	pg_atomic_uint64 pause_until;	/* of all workers, see cb_throttle.c */
@@ -95,6 +99,8 @@ extern CbWorkers *cb_workers;
 extern int	cb_queue_find_place(Oid dboid);
 extern int	cb_queue_make_place(Oid dboid);
 extern int	cb_queue_make_place_locked(Oid dboid);
+
+extern bool cb_queue_has_work(int place);
 
 extern void cb_queue_wake_launcher(void);
 
@@ -118,6 +124,12 @@ extern void cb_worker_count_entries(uint64 n);
  * layer; set at preload.  True: it shall come again soon, to go on.
  */
 extern bool (*cb_worker_fill_filter) (Relation index);
+
+/* ---------- cb_resume.c ---------- */
+
+extern List *cb_resume_list_databases(void);
+extern List *cb_resume_list_indexes(Oid after);
+extern void cb_resume_index(Oid indexoid);
 
 /* ---------- cb_dbcommands.c ---------- */
 

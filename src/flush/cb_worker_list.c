@@ -39,7 +39,7 @@ cb_worker_list_database_state(const CbDatabase *database, int place)
 		return "suspended";
 	if ((TimestampTz) pg_atomic_read_u64(&d->retry_at) > cb_clock_now())
 		return "failing";
-	return cb_queue_is_empty(place) ? "idle" : "waiting";
+	return cb_queue_has_work(place) ? "waiting" : "idle";
 }
 
 /* cb_workers->lock is held. */

@@ -13,6 +13,7 @@ my $node = new_node('partitions', conf => <<EOC);
 cache_batch.pool_size = 2048
 cache_batch.max_workers = 2
 cache_batch.max_delay = 1h
+cache_batch.test_visits = off
 cache_batch.journal_limit = 4096
 cache_batch.stage_total_size = 256
 max_locks_per_transaction = 256

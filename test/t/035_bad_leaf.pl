@@ -24,7 +24,7 @@ sub make_node
 {
 	my ($name, %args) = @_;
 
-	$node = new_node($name, conf => "cache_batch.pool_size = 256kB\ncache_batch.max_delay = 200ms\n$args{conf}");
+	$node = new_node($name, conf => "cache_batch.pool_size = 256kB\ncache_batch.max_delay = 200ms\ncache_batch.test_visits = off\n$args{conf}");
 	ask(q(
 		CREATE TABLE a (id int, k int);
 		CREATE TABLE b (id int, k int);

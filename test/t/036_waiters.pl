@@ -13,6 +13,7 @@ cache_batch.pool_size = 64MB
 cache_batch.journal_limit = 65536
 cache_batch.max_workers = 1
 cache_batch.max_delay = 1h
+cache_batch.test_visits = off
 cache_batch.spill_threshold = off
 cache_batch.heat_epoch = 1s
 cache_batch.cold_rate = 300

@@ -450,7 +450,7 @@ answers($node, 'restarted, flushed');
 # ---------- a sweep to range buffers ----------
 
 # as a flush of a bucket would have, had there been no crash
-$node->append_conf('postgresql.conf', "cache_batch.max_workers = 2\ncache_batch.spill_target = 1000\n");
+$node->append_conf('postgresql.conf', "cache_batch.max_workers = 2\ncache_batch.spill_target = 1000\ncache_batch.test_visits = off\n");
 $node->restart;
 $node->safe_psql('postgres', q(
 	CREATE TABLE f (id bigint, k bigint) WITH (autovacuum_enabled = off);

@@ -111,6 +111,7 @@ cache_batch.max_workers = 0
 cache_batch.max_delay = 1h
 cache_batch.pool_size = 256kB
 cache_batch.journal_limit = 1MB
+cache_batch.test_visits = off
 EOC
 
 sub ask
