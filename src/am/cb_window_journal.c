@@ -195,7 +195,8 @@ cb_window_extend_or_look(CbScanOpaque so, Snapshot snapshot, ScanDirection dir,
 	const CbBucketSet *set;
 
 	*extended = builds &&
-		cb_shared_extend(&so->kd, limit, may_look ? CB_WINDOW_SLICE_MS : 0);
+		cb_shared_extend(&so->kd, limit,
+						 may_look ? CB_WINDOW_SLICE_MS : 0) == CB_SHARED_COMPLETE;
 	set = cb_set_find(so->kd.rel);
 	if (*extended || !may_look || set == NULL || cb_shared_has_failed(set))
 		return NULL;

@@ -481,6 +481,14 @@ typedef struct CbSharedPlace
 	int			rank;
 } CbSharedPlace;
 
+/* what has come of extending a shared copy */
+typedef enum CbSharedEnd
+{
+	CB_SHARED_COMPLETE,			/* up to the limit */
+	CB_SHARED_PAUSED,			/* the slice is over */
+	CB_SHARED_NOT_NOW			/* no room, or others are at it */
+} CbSharedEnd;
+
 /*
  * What a scan has pinned of one, newest first, and where it begins there.  The
  * slot has the pins; components that the list has dropped meanwhile stay as
@@ -497,7 +505,7 @@ extern CbPos cb_shared_end(Relation rel, BlockNumber *block);
 extern bool cb_shared_is_due(Relation rel);
 extern bool cb_shared_leave_to_others(CbBucketSet *set, bool served);
 extern bool cb_shared_has_failed(const CbBucketSet *set);
-extern bool cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms);
+extern CbSharedEnd cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms);
 extern bool cb_shared_pin(Relation rel, CbPos from, CbPos tail,
 						  CbSharedView *view);
 extern void cb_shared_forget(CbBucketSet *set);

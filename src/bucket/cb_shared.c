@@ -423,13 +423,12 @@ cb_shared_must_pause(TimestampTz began, int slice_ms)
 }
 
 /*
- * Builds up to the journal's head, or the limit; false: there is no room, or
- * the slice is over, and then a worker asks for it again.  Memory that one piece has
- * taken serves the next one: to get it from the operating system takes longer
- * than to sort.  After an error it goes with the current context, and the caller
- * releases the slot.
+ * Builds up to the journal's head, or the limit, as far as there is room and the
+ * slice takes.  Memory that one piece has taken serves the next one: to get it
+ * from the operating system takes longer than to sort.  After an error it goes
+ * with the current context, and the caller releases the slot.
  */
-static bool
+static CbSharedEnd
 cb_shared_build(CbSharedBuild *build, int slice_ms)
 {
 	TimestampTz began = cb_clock_now();
@@ -441,14 +440,12 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 													ALLOCSET_DEFAULT_SIZES);
 	MemoryContext oldcxt = MemoryContextSwitchTo(piece_cxt);
 	CbSlotMark	mark = cb_slot_mark();
-	TimestampTz asked_at = build->set->copy.asked_at;
 	bool		more = true;
 	bool		built = true;
 
 	(void) cb_key_prepare_abbrev(build->kd);
 	(void) cb_key_prepare_hash(build->kd);
 	cb_sorted_init(&build->sorted, cxt, cb_shared_piece());
-	build->set->copy.asked_at = 0;
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -459,9 +456,12 @@ cb_shared_build(CbSharedBuild *build, int slice_ms)
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	build->set->copy.failed_at = built ? 0 : cb_clock_now();
-	if (built && more)
-		build->set->copy.asked_at = cb_waiter_is_watching() ? began : asked_at;
-	return built && !more;
+	if (!built)
+		return CB_SHARED_NOT_NOW;
+	if (more)
+		return CB_SHARED_PAUSED;
+	build->set->copy.asked_at = 0;	/* there is nothing to do */
+	return CB_SHARED_COMPLETE;
 }
 
 /* ---------- one builder at a time ---------- */
@@ -591,36 +591,36 @@ cb_shared_leave_to_others(CbBucketSet *set, bool served)
 /*
  * Brings the index's shared copy up to the journal's head or the limit, the
  * end of an entry, or has seen another process do so.  An index that should
- * have one gets it here.  False: it cannot have one, the pool has no room, or
- * the other process takes long; the caller reads the journal by itself.
+ * have one gets it here.  CB_SHARED_NOT_NOW: it cannot have one, the pool has no
+ * room, or another process is at it; the caller reads the journal by itself.
  *
  * slice_ms: builds for so long, or one piece or merge, a worker until somebody
- * waits for its locks; then false.  Does not wait for another builder.  0: to the
- * end, and waits.
+ * waits for its locks; then CB_SHARED_PAUSED.  Does not wait for another builder.
+ * 0: to the end, and waits for that, unless the other one takes long.
  *
  * No LWLock is held.  Also in recovery.  Comparisons run; one that uses the
  * index that it compares for gets an error (C11), and while it uses another
  * one that has no copy built.  Raises errors; what was added before stays.
  */
-bool
+CbSharedEnd
 cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms)
 {
 	CbBucketSet *set = cb_set_find_or_make(kd->rel);
 	CbSharedBuild build = {.kd = kd,.set = set,.limit = limit};
-	volatile bool built = false;
+	volatile CbSharedEnd end = CB_SHARED_NOT_NOW;
 	CbSlotMark	mark = cb_slot_mark();
 
 	if (set != NULL && set == cb_shared_building)
 		cb_report_reentry(kd->rel);
 	if (set == NULL || cb_shared_building != NULL || cb_shared_has_failed(set) ||
 		!cb_slot_has_room(CB_SHARED_MAX_COMPONENTS + 1, 0))
-		return false;
+		return CB_SHARED_NOT_NOW;
 	if (!cb_shared_begin_build(set))
-		return slice_ms == 0 && cb_shared_wait(set);
+		return slice_ms == 0 && cb_shared_wait(set) ? CB_SHARED_COMPLETE : CB_SHARED_NOT_NOW;
 	build.serial = set->copy.serial;
 	PG_TRY();
 	{
-		built = cb_shared_build(&build, slice_ms);
+		end = cb_shared_build(&build, slice_ms);
 	}
 	PG_FINALLY();
 	{
@@ -628,7 +628,7 @@ cb_shared_extend(CbKeyDesc *kd, CbPos limit, int slice_ms)
 		cb_shared_end_build();
 	}
 	PG_END_TRY();
-	return built;
+	return end;
 }
 
 /* ---------- reading ---------- */

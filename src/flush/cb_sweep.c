@@ -46,6 +46,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "base/cb_base.h"
+#include "base/cb_clock.h"
 #include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
@@ -437,8 +438,10 @@ cb_sweep_build_copy(Relation rel, CbBucketSet *set)
 		return false;
 	set->copy.asked_at = 0;		/* after an error, too: then it is swept */
 	cb_key_init(&kd, rel);
-	(void) cb_shared_extend(&kd, from, CB_WORKER_SLICE_MS);
-	return set->copy.asked_at != 0;
+	if (cb_shared_extend(&kd, from, CB_WORKER_SLICE_MS) != CB_SHARED_PAUSED)
+		return false;
+	set->copy.asked_at = cb_clock_now();
+	return true;
 }
 
 /*
