@@ -16,8 +16,8 @@ restart-copy COPY into 4 indexes until as much waits as will, COPY, a crash with
              COPY again, each after a checkpoint: rows a second, WAL a row, entries a
              visited leaf times the rows of the table, as larger indexes have more
              leaves ("before", "after"); between them the first INSERT ("first-insert"),
-             the first query of another such start ("first") and look-ups of the first
-             moments ("point")
+             and the first query of another such start ("first"); at last look-ups in
+             the minute behind one more crash ("point")
 """
 
 import os
@@ -38,6 +38,9 @@ ENTRY = 40
 
 # times the rows of other workloads: a restart's sweep is a part of the first seconds
 LONG = 4
+
+# seconds of look-ups after a crash
+MINUTE = 60
 
 SESSIONS = 100
 INDEXES = 4
@@ -135,8 +138,8 @@ class Replicated(Upkeep):
         """The median of these, each by a session of its own."""
         return drive.percentile(sorted(self.look_up(cluster, column) for column in columns), 0.5)
 
-    def queries(self, cluster, name):
-        return drive.queries(cluster, QUERIES[name], self.bench.args.seconds, options=PLAN,
+    def queries(self, cluster, name, seconds=None):
+        return drive.queries(cluster, QUERIES[name], seconds or self.bench.args.seconds, options=PLAN,
                              variables={"n": self.shape.rows})
 
 
@@ -289,15 +292,25 @@ class RestartCopy(Replicated):
         self.copy(primary, files[:third])
         primary.sql("CHECKPOINT")
         found = [dict(self.copy(primary, files[third:2 * third]), state="before")]
+        waiting = {"pending_bytes": self.journals(primary, method)}
         primary.sql("CHECKPOINT")
         self.crash(primary, settings)
-        found.append({"state": "first-insert", "first_query_ms": self.insert(primary, 3 * rows)})
+        found.append(dict(waiting, state="first-insert",
+                          first_query_ms=self.insert(primary, 3 * rows)))
         self.crash(primary, settings)
-        found.append({"state": "first", "first_query_ms": self.look_up(primary)})
-        found.append(dict(self.queries(primary, "point"), state="point"))
+        found.append(dict(waiting, state="first", first_query_ms=self.look_up(primary)))
         found.append(dict(self.copy(primary, files[2 * third:]), state="after"))
+        primary.sql("CHECKPOINT")
+        self.crash(primary, settings)
+        seconds = max(1, round(MINUTE * self.bench.args.scale))
+        found.append(dict(self.queries(primary, "point", seconds), state="point"))
         self.bench.discard(primary)
         return found
+
+    def journals(self, cluster, method):
+        """Bytes that wait in all of them."""
+        return sum(cluster.journal_bytes(f"events_k{column}")
+                   for column in range(1, INDEXES + 1)) if method == "cachebatch" else ""
 
     def crash(self, cluster, settings):
         cluster.stop("immediate")
