@@ -17,9 +17,9 @@
 CB_PGMAJORS="15 16 17 18"
 
 CB_PACKAGES_BUILD="build-essential postgresql-15 postgresql-server-dev-15
-	libpq-dev liburcu-dev pkg-config python3 util-linux passwd"
+	libicu-dev libpq-dev liburcu-dev pkg-config python3 util-linux passwd"
 # to build servers, or to unpack them
-CB_PACKAGES_SERVER="bison flex libicu-dev libreadline-dev zlib1g-dev dpkg-dev
+CB_PACKAGES_SERVER="bison flex libreadline-dev zlib1g-dev dpkg-dev
 	ca-certificates xz-utils bzip2 python3-pip"
 CB_PACKAGES_TEST="$CB_PACKAGES_BUILD $CB_PACKAGES_SERVER binutils patch
 	python3-psycopg2 python3-yaml postgresql-15-pgtap libipc-run-perl
