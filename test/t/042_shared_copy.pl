@@ -489,7 +489,7 @@ $node->append_conf('postgresql.conf', "cache_batch.test_points = 'shared-read=er
 $node->stop('immediate');
 $node->start;
 is($node->safe_psql('postgres', "$forced SELECT id FROM f WHERE k = hashint8extended(500150, 1)"), 500150, 'a look-up that asks a worker');
-my $asks = "$forced SET cache_batch.test_points = ''; SELECT FROM f WHERE k = hashint8extended(500151, 1);";
+my $asks = "SET cache_batch.test_points = ''; INSERT INTO f VALUES (600000, 1);";
 ok(wait_until(sub {
 		$node->safe_psql('postgres', "$asks SELECT bool_and(swept) FROM cache_batch_stat_buckets WHERE indexrelname = 'f_k'") =~ /t\z/;
 	}), 'swept after an error');
