@@ -176,22 +176,30 @@ ok(run_killed($node, 'drain-wait=kill:1', q(SELECT cache_batch_flush('kp_k'))),
 $_->{run}->finish foreach ($holder, $flusher);
 whole('drain-wait');
 
-# workers take their settings from the file; one that is there has started before
+# Workers take their settings from the file; one that is there has started before.
+# The server stays down after it, as the next one would be killed there, too, and the
+# one after it, and no session might get in between.
 foreach my $point (qw(worker-start worker-flush flush-sealed flush-applied flush-truncate))
 {
 	make_table();
 	$node->poll_query_until('postgres',
 		q(SELECT NOT EXISTS (SELECT FROM cache_batch_stat_workers WHERE pid IS NOT NULL OR pending > 0)));
-	$node->append_conf('postgresql.conf',
-		"cache_batch.max_delay = 100ms\ncache_batch.test_points = '$point=kill'\n");
+	$node->append_conf('postgresql.conf', <<"EOC");
+restart_after_crash = off
+cache_batch.max_delay = 100ms
+cache_batch.test_points = '$point=kill'
+EOC
 	$node->reload;
 	# one that flushes what is there already may die before psql has connected
 	eval { $node->psql('postgres', $many) };
-	wait_back($node);
-	$node->append_conf('postgresql.conf',
-		"cache_batch.max_delay = 1h\ncache_batch.test_points = ''\n");
-	$node->reload;
-	$node->poll_query_until('postgres', q(SELECT current_setting('cache_batch.test_points') = ''));
+	ok(wait_until(sub { !-e $node->data_dir . '/postmaster.pid' }), "$point: a worker was killed");
+	$node->stop('immediate', fail_ok => 1);
+	$node->append_conf('postgresql.conf', <<'EOC');
+restart_after_crash = on
+cache_batch.max_delay = 1h
+cache_batch.test_points = ''
+EOC
+	$node->start;
 	whole("$point in a worker");
 }
 
