@@ -528,7 +528,7 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 	for (int i = 0; i < item.npages; i++)
 	{
 		bufs[i] = cb_ring_read(rel, pages[i]);
-		LockBuffer(bufs[i], BUFFER_LOCK_EXCLUSIVE);
+		cb_sound_lock(rel, bufs[i], BUFFER_LOCK_EXCLUSIVE);
 		cb_run_check_page(rel, bufs[i]);
 	}
 

@@ -152,6 +152,14 @@ cb_rel_read_buffer(Relation rel, BlockNumber blkno)
 	return buf;
 }
 
+/* Does this backend hold the lock of the page?  One of a temporary index has none. */
+bool
+cb_rel_has_locked(Buffer buf)
+{
+	return !BufferIsLocal(buf) &&
+		LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1)));
+}
+
 /* Is the page in the buffer, as far as can be seen without a lock? */
 static inline bool
 cb_rel_is_in(Relation rel, BlockNumber blkno, Buffer buf)

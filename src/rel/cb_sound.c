@@ -231,3 +231,18 @@ cb_sound_read(Relation rel, BlockNumber blkno, BufferAccessStrategy strategy)
 		cb_sound_mark(rel, buf);
 	return buf;
 }
+
+/*
+ * As LockBuffer(), of a page that a link of another one has led to.  No link leads
+ * back to a page that one has still locked, so one that does is an error: this
+ * backend would wait for itself, and could not be cancelled.  A page of a temporary
+ * index has no lock.  The page is pinned, and stays so if an error is raised.
+ */
+void
+cb_sound_lock(Relation rel, Buffer buf, int mode)
+{
+	if (unlikely(cb_rel_has_locked(buf)))
+		cb_report_corrupt(rel, BufferGetBlockNumber(buf),
+						  "A link leads back to it.");
+	LockBuffer(buf, mode);
+}

@@ -21,6 +21,9 @@ extern bool cb_sound_has_block(Relation rel, BlockNumber blkno);
 extern Buffer cb_sound_read(Relation rel, BlockNumber blkno,
 							BufferAccessStrategy strategy);
 
+/* As LockBuffer() of a page that a link has led to. */
+extern void cb_sound_lock(Relation rel, Buffer buf, int mode);
+
 /* As PrefetchBuffer(); a block that there is not is left alone. */
 extern PrefetchBufferResult cb_sound_prefetch(Relation rel, BlockNumber blkno);
 

@@ -25,7 +25,6 @@
 #include "miscadmin.h"
 #include "page/cb_wal.h"
 #include "rel/cb_ring.h"
-#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "tree/cb_tree.h"
 #include "utils/memutils.h"
@@ -129,8 +128,7 @@ cb_redo_insert(XLogReaderState *record)
 void
 cb_tree_check_still_locked(Relation rel, Buffer buf)
 {
-	if (!BufferIsLocal(buf) &&
-		!LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))))
+	if (!BufferIsLocal(buf) && !cb_rel_has_locked(buf))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("a comparison function of index \"%s\" released the lock of page %u",

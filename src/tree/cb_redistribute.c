@@ -96,7 +96,7 @@ cb_redistribute_lock_right(CbRedistribute *redist)
 
 	redist->bufs[1] = cb_sound_read(rel, CbPageGetOpaque(BufferGetPage(redist->bufs[0]))->next,
 									NULL);
-	LockBuffer(redist->bufs[1], BUFFER_LOCK_EXCLUSIVE);
+	cb_sound_lock(rel, redist->bufs[1], BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(redist->bufs[1]);
 	cb_page_check(rel, BufferGetBlockNumber(redist->bufs[1]), page);
 	if (CbPageIsLeaf(page) && !CbPageIsGone(page) &&

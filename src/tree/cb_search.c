@@ -76,7 +76,6 @@
 #include "base/cb_base.h"
 #include "base/cb_counts.h"
 #include "miscadmin.h"
-#include "storage/buf_internals.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
 #include "tree/cb_tree.h"
@@ -110,7 +109,7 @@ cb_search_is_protected(void)
  * Locks a pinned page and checks that it is a tree page of this level, or one
  * that was deleted, and that an internal page has a downlink; else an error.
  * snapshot: the page is tested against old_snapshot_threshold; NULL: it is
- * not.  This backend does not have the page locked yet.
+ * not.
  *
  * reuses: of the link that led to the page, or 0, as of a page that never
  * leaves the tree.  NULL, and the buffer is released: the page may be another
@@ -122,10 +121,8 @@ cb_search_lock(Relation rel, Buffer buf, int lockmode, int level,
 {
 	Page		page = BufferGetPage(buf);
 
-	Assert(BufferIsLocal(buf) ||
-		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
 	cb_rel_prefetch_ends(page);
-	LockBuffer(buf, lockmode);
+	cb_sound_lock(rel, buf, lockmode);
 	if (unlikely(reuses != 0) && cb_counts_reuses(rel) != reuses)
 	{
 		UnlockReleaseBuffer(buf);

@@ -86,7 +86,6 @@
 #include "miscadmin.h"
 #include "page/cb_wal.h"
 #include "rel/cb_alloc.h"
-#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/indexfsm.h"
 #include "storage/procarray.h"
@@ -225,17 +224,15 @@ cb_unlink_plan(CbUnlinker *unlinker, BlockNumber leaf, bool merge,
 /* ---------- locking and checking ---------- */
 
 /*
- * Pins a page and locks it exclusively; this backend does not have it locked
- * yet.  An error if it is not one of ours.
+ * Pins a page and locks it exclusively.  An error if it is not one of ours, or
+ * locked already.
  */
 static Buffer
 cb_unlink_lock_page(Relation rel, BlockNumber blkno)
 {
 	Buffer		buf = cb_sound_read(rel, blkno, NULL);
 
-	Assert(BufferIsLocal(buf) ||
-		   !LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1))));
-	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	cb_sound_lock(rel, buf, BUFFER_LOCK_EXCLUSIVE);
 	cb_page_check(rel, blkno, BufferGetPage(buf));
 	return buf;
 }

@@ -46,6 +46,27 @@ foreach my $case (@cases)
 	$node->stop;
 }
 
+# a right link that leads back, to the leaf or its left neighbour, which are locked
+foreach my $back (0, 1)
+{
+	$node->start;
+	$node->safe_psql('postgres', q(
+		DROP TABLE IF EXISTS b;
+		CREATE TABLE b (id int, s text);
+		INSERT INTO b SELECT i, md5(i::text) FROM generate_series(1, 2000) i;
+		CREATE INDEX b_s ON b USING cachebatch (s COLLATE "C") WITH (pack_leaves = off, fillfactor = 60)));
+	my $linked = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('b_s')));
+	my @leaves = split /\n/, $node->safe_psql('postgres', q(
+		SELECT b FROM generate_series(1, pg_relation_size('b_s') / 8192 - 1) b, cache_batch_page('b_s', b) p
+		WHERE p.type = 'leaf' ORDER BY b));
+	$node->stop;
+	damage($linked, $leaves[5], [ 8192 - 16, pack('V', $leaves[ 5 - $back ]) ]);
+	$node->start;
+	my (undef, undef, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT cache_batch_compact('b_s')");
+	like($err, qr/XX002.*A link leads back to it/s, "a link that leads back to block $leaves[5 - $back]");
+	$node->stop;
+}
+
 # a value in a packed part, which is looked at when it is read
 $node->start;
 $node->safe_psql('postgres', q(
