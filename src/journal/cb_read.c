@@ -117,6 +117,10 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			cb_report_corrupt(kd->rel, reader->walk.block,
 							  "The journal entry at %u is longer than the page.",
 							  (unsigned) (off + at));
+		if (!cb_page_is_row_tid(&itup->t_tid))
+			cb_report_corrupt(kd->rel, reader->walk.block,
+							  "The journal entry at %u has no valid TID.",
+							  (unsigned) (off + at));
 		if (reader->sorted != NULL)
 			cb_sorted_add(kd, reader->sorted, CbPosMake(reader->walk.seq, off + at));
 		else if (cb_read_wants(kd, reader, itup))

@@ -14,6 +14,7 @@
 #include "access/toast_compression.h"
 #include "access/toast_internals.h"
 #include "base/cb_compat.h"
+#include "page/cb_page.h"
 
 /*
  * Bytes of a value that has a length of its own, of which room > 0 bytes are
@@ -109,6 +110,6 @@ bool
 cb_entry_is_sound(TupleDesc desc, IndexTuple itup)
 {
 	return (itup->t_info & INDEX_ALT_TID_MASK) == 0 &&
-		ItemPointerIsValid(&itup->t_tid) &&
+		cb_page_is_row_tid(&itup->t_tid) &&
 		cb_entry_fits(desc, itup, IndexTupleSize(itup), desc->natts);
 }

@@ -15,6 +15,14 @@
 
 /* ---------- entries ---------- */
 
+/* As cb_page_is_row_tid(), of a TID's number. */
+static inline bool
+cb_leaf_is_row_tid(uint64 number)
+{
+	return (OffsetNumber) number != InvalidOffsetNumber &&
+		(BlockNumber) (number >> 16) != InvalidBlockNumber;
+}
+
 static inline void
 cb_leaf_set_tid(ItemPointer tid, uint64 number)
 {
@@ -131,7 +139,7 @@ cb_leaf_read(CbLeaf *leaf, int i, CbLeafTuple *tuple)
 	CbPackEntry entry;
 
 	if (!cb_pack_read(&leaf->packed, i, &entry, tuple->bytes + CB_LEAF_HEADER) ||
-		(OffsetNumber) entry.tid == InvalidOffsetNumber ||
+		!cb_leaf_is_row_tid(entry.tid) ||
 		(entry.info & INDEX_ALT_TID_MASK) != 0)
 		return NULL;
 	cb_leaf_set_header(&tuple->tuple, &entry);
@@ -161,7 +169,7 @@ cb_leaf_read_tids(const CbLeaf *leaf, int i, ItemPointer tids)
 
 	for (int k = 0; k < n; k++)
 	{
-		if ((OffsetNumber) numbers[k] == InvalidOffsetNumber)
+		if (!cb_leaf_is_row_tid(numbers[k]))
 			return 0;
 		cb_leaf_set_tid(&tids[k], numbers[k]);
 	}
@@ -224,7 +232,7 @@ cb_leaf_read_some(CbLeaf *leaf, int i, CbArena *arena, IndexTuple *items)
 		return 0;
 	for (int k = 0; k < n; k++, at += CB_LEAF_HEADER + entry.len)
 	{
-		if ((OffsetNumber) tids[k] == InvalidOffsetNumber)
+		if (!cb_leaf_is_row_tid(tids[k]))
 			return 0;
 		entry.tid = tids[k];
 		items[k] = (IndexTuple) at;

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "page/cb_page.h"
+#include "port/pg_bitutils.h"
 
 /* Makes a page of ours without items, rightmost until next is set. */
 void
@@ -167,7 +168,7 @@ cb_page_check(Relation rel, BlockNumber blkno, Page page)
 		cb_page_report_header(rel, blkno, page);
 	if (CbPageGetOpaque(page)->page_id == CB_PAGE_ID_UNSOUND)
 		cb_report_corrupt(rel, blkno,
-						  "Its items, or their values, are damaged.");
+						  "Its flags, its items, or their values, are damaged.");
 	if (CbPageGetOpaque(page)->page_id != CB_PAGE_ID)
 		cb_report_corrupt(rel, blkno, "The page id is %04X, not %04X.",
 						  CbPageGetOpaque(page)->page_id, CB_PAGE_ID);
@@ -187,6 +188,19 @@ cb_page_check_header(Relation rel, BlockNumber blkno, Page page)
 		header->pd_lower > header->pd_upper ||
 		header->pd_upper > header->pd_special)
 		cb_page_report_header(rel, blkno, page);
+}
+
+/*
+ * Is the page of one kind alone, and may its split be incomplete if that is said?  The
+ * page was checked to be one of ours.
+ */
+bool
+cb_page_flags_are_sound(Page page)
+{
+	uint16		flags = CbPageGetOpaque(page)->flags;
+
+	return pg_popcount32(flags & CBP_KINDS) == 1 &&
+		((flags & CBP_INCOMPLETE_SPLIT) == 0 || !CbPageIsRightmost(page));
 }
 
 /*

@@ -66,6 +66,10 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CBP_RANGE				(1 << 10)	/* lists runs: see cb_range_page.h */
 #define CBP_RUN					(1 << 11)	/* of a run */
 
+/* of these a page has one */
+#define CBP_KINDS \
+	(CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL | CBP_DELETED | CBP_RANGE | CBP_RUN)
+
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
 #define CbPageIsInternal(page) \
@@ -88,6 +92,17 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 #define CbPageGetHighKey(page) CbPageGetTuple(page, CB_HIKEY)
 
 /*
+ * Can a row have this TID?  By a block number that is none the server would add a
+ * block to the table.
+ */
+static inline bool
+cb_page_is_row_tid(const ItemPointerData *tid)
+{
+	return ItemPointerIsValid(tid) &&
+		ItemPointerGetBlockNumberNoCheck(tid) != InvalidBlockNumber;
+}
+
+/*
  * The entry of an item of a leaf or of a run's data page, whose header is
  * sound; NULL: what is there is damaged.
  */
@@ -104,7 +119,7 @@ cb_page_get_entry(Page page, OffsetNumber off)
 	itup = (IndexTuple) PageGetItem(page, item);
 	if (IndexTupleSize(itup) < sizeof(IndexTupleData) ||
 		IndexTupleSize(itup) > ItemIdGetLength(item) ||
-		BTreeTupleIsPivot(itup))
+		BTreeTupleIsPivot(itup) || !cb_page_is_row_tid(&itup->t_tid))
 		return NULL;
 	return itup;
 }
@@ -232,6 +247,7 @@ pg_noreturn extern void cb_report_corrupt(Relation rel, BlockNumber blkno,
 pg_noreturn extern void cb_page_report_entry(Relation rel, BlockNumber blkno,
 											 OffsetNumber off);
 extern bool cb_page_has_id(Page page, uint16 id);
+extern bool cb_page_flags_are_sound(Page page);
 extern bool cb_page_items_are_inside(Page page);
 extern void cb_page_check(Relation rel, BlockNumber blkno, Page page);
 extern void cb_page_check_header(Relation rel, BlockNumber blkno, Page page);

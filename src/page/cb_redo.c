@@ -53,7 +53,7 @@ cb_redo_is_sound(Page page, uint16 kinds)
 							 cb_page_has_id(page, CB_PAGE_ID_UNSOUND)))
 		return false;
 	flags = CbPageGetOpaque(page)->flags;
-	if ((flags & kinds) == 0)
+	if ((flags & kinds) == 0 || !cb_page_flags_are_sound(page))
 		return false;
 	if (flags & CBP_META)
 		return true;

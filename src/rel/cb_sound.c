@@ -141,6 +141,8 @@ cb_sound_page(Relation rel, Page page)
 
 	if (PageIsNew(page) || !cb_page_has_id(page, CB_PAGE_ID))
 		return true;
+	if (!cb_page_flags_are_sound(page))
+		return false;
 	flags = CbPageGetOpaque(page)->flags;
 	if (flags & (CBP_META | CBP_DELETED))
 		return true;

@@ -222,7 +222,7 @@ cb_verify_entry(CbVerify *v, IndexTuple itup, unsigned where)
 {
 	if (itup->t_info & INDEX_AM_RESERVED_BIT)
 		cb_verify_fail(v, "The tuple at %u is not a plain entry.", where);
-	if (!ItemPointerIsValid(&itup->t_tid) ||
+	if (!cb_page_is_row_tid(&itup->t_tid) ||
 		ItemPointerGetOffsetNumber(&itup->t_tid) > MaxOffsetNumber)
 		cb_verify_fail(v, "The entry at %u has no valid TID.", where);
 	if (IndexTupleSize(itup) > CB_MAX_ITEM_SIZE)

@@ -386,10 +386,12 @@ class Fuzz:
         self.judge_redo(attempt, end)
 
     def judge_redo(self, attempt, end):
-        codes = set(re.findall(r"ERROR:  (\w{5}):", end.stderr))
+        attempt.index = attempt.kind
+        lines = [line for line in end.stderr.splitlines() if not self.is_of_table(attempt, line)]
+        codes = set(re.findall(r"ERROR:  (\w{5}):", "\n".join(lines)))
         for code in codes:
             self.outcomes["after redo", code] += 1
-        bad = [line for line in end.stderr.splitlines() if FAULT.search(line) or re.search("(ERROR|FATAL):  XX000", line)
+        bad = [line for line in lines if FAULT.search(line) or re.search("(ERROR|FATAL):  XX000", line)
                if not REDO_PROPER.search(line)]
         if bad or codes - PROPER - {"22023"}:
             self.fail(attempt, " / ".join(bad[:4]) or "errors " + " ".join(sorted(codes)))

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # what whoever reads such a page says of it, verification as all (C17)
-my $unsound = qr/Its items, or their values, are damaged/;
+my $unsound = qr/Its flags, its items, or their values, are damaged/;
 
 my $node = new_node('verify', conf => "cache_batch.journal_limit = 1024\n");
 

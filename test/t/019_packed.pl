@@ -207,6 +207,6 @@ cmp_ok(unpack('v', substr(page($file, $block), 12, 2)), '>', 24 + 3 * 4, 'there 
 damage($file, $block, [ 24 + 2 * 4, pack('V', 0x7ff8 | 1 << 15 | 16 << 17) ]);
 $node->start;
 my ($rc, $out, $err) = $node->psql('postgres', insert_bad(5001, 9000));
-like($err, qr/index "bad_k" is corrupted at block $block\b.*Its items, or their values, are damaged/s, 'an entry beyond its page is found');
+like($err, qr/index "bad_k" is corrupted at block $block\b.*Its flags, its items, or their values, are damaged/s, 'an entry beyond its page is found');
 
 done_testing();

@@ -17,17 +17,22 @@ my $file = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_rela
 my $leaf = $node->safe_psql('postgres', q(
 	SELECT min(b) FROM generate_series(1, pg_relation_size('d_s') / 8192 - 1) b, cache_batch_page('d_s', b) p
 	WHERE p.type = 'leaf' AND p.next IS NOT NULL));
+my $last = $node->safe_psql('postgres', q(
+	SELECT b FROM generate_series(1, pg_relation_size('d_s') / 8192 - 1) b, cache_batch_page('d_s', b) p
+	WHERE p.type = 'leaf' AND p.next IS NULL));
 my $sound = do { $node->stop; page($file, $leaf) };
 
 # The second item of the leaf, its first entry.
 my $item = unpack('V', substr($sound, 28, 4)) & 0x7FFF;
 my $scan = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(s) FROM d WHERE s > '');
 my @cases = (
-	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), qr/Its items, or their values, are damaged/ ],
-	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), qr/Its items, or their values, are damaged/ ],
-	[ 'a value in another place', $item + 8, "\x01\x12", qr/Its items, or their values, are damaged/ ],
-	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), qr/Its items, or their values, are damaged/ ],
-	[ 'an entry whose values are all said to have a fixed length', $item + 6, pack('v', 48), qr/Its items, or their values, are damaged/ ],
+	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'a value in another place', $item + 8, "\x01\x12", qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'an entry whose values are all said to have a fixed length', $item + 6, pack('v', 48), qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'a TID of no block', $item, "\xff\xff\xff\xff", qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'a page of two kinds', 8192 - 10, pack('v', 1 << 0 | 1 << 1), qr/Its flags, its items, or their values, are damaged/ ],
 	[ 'a link out of the file', 8192 - 16, pack('V', 4_000_000), qr/There is no block 4000000/ ],
 	[ 'a link to nowhere', 8192 - 16, pack('V', 0xFFFFFFFE), qr/There is no block 4294967294/ ]);
 
@@ -45,6 +50,15 @@ foreach my $case (@cases)
 	}
 	$node->stop;
 }
+
+# the last leaf, which has no right neighbour that a split of it could have left
+damage($file, $leaf, [ 0, $sound ]);
+damage($file, $last, [ 8192 - 10, pack('v', 1 << 1 | 1 << 5) ]);
+$node->start;
+my (undef, undef, $split) = $node->psql('postgres', 'DELETE FROM d WHERE id % 2 = 0; VACUUM (INDEX_CLEANUP ON) d');
+like($split, qr/Its flags, its items, or their values, are damaged/, 'a split of the last leaf');
+$node->stop;
+damage($file, $last, [ 8192 - 10, pack('v', 1 << 1) ]);
 
 # a right link that leads back, to the leaf or its left neighbour, which are locked
 foreach my $back (0, 1)
@@ -102,7 +116,7 @@ $node->stop;
 damage($unaligned, $number, [ (unpack('V', substr(page($unaligned, $number), 24, 4)) & 0x7FFF) + 10, pack('V', 16) ]);
 $node->start;
 my (undef, undef, $said) = $node->psql('postgres', q(SET enable_seqscan = off; SELECT s FROM u WHERE a = 1));
-like($said, qr/Its items, or their values, are damaged/, 'a length word that is not aligned');
+like($said, qr/Its flags, its items, or their values, are damaged/, 'a length word that is not aligned');
 $node->stop;
 
 # redo, without full-page images
