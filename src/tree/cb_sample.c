@@ -228,6 +228,7 @@ cb_tree_count_leaves_between(const CbKeyDesc *kd, const CbBound *low,
 	Page		page = (Page) descent->parent.data;
 	bool		end = true;
 	int64		n = 1;
+	BlockNumber moves = 0;
 
 	descent->want_parent = true;
 	UnlockReleaseBuffer(cb_tree_descend(kd, low, ForwardScanDirection, NULL,
@@ -239,7 +240,12 @@ cb_tree_count_leaves_between(const CbKeyDesc *kd, const CbBound *low,
 									  high, &end);
 	while (!end && n <= max)
 	{
-		cb_sample_copy_page(kd->rel, CbPageGetOpaque(page)->next, page);
+		BlockNumber next = CbPageGetOpaque(page)->next;
+
+		if (++moves % CB_CHECK_MOVES == 0 && moves > RelationGetNumberOfBlocks(kd->rel))
+			cb_report_corrupt(kd->rel, next,
+							  "The right links of level 1 form a ring.");
+		cb_sample_copy_page(kd->rel, next, page);
 		CHECK_FOR_INTERRUPTS();
 		if (CbPageIsGone(page) && !CbPageIsRightmost(page))
 			continue;

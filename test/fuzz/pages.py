@@ -239,7 +239,10 @@ class Fuzz:
     @staticmethod
     def ask(cur, sql):
         cur.execute(sql)
-        return cur.fetchone() if cur.description else None
+        try:
+            return cur.fetchone() if cur.description else None
+        except UnicodeDecodeError:
+            return ("bytes of a damaged text",)
 
     @staticmethod
     def question(sql, n, kind, block=0):

@@ -60,6 +60,23 @@ like($split, qr/Its flags, its items, or their values, are damaged/, 'a split of
 $node->stop;
 damage($file, $last, [ 8192 - 10, pack('v', 1 << 1) ]);
 
+# an inner page that is its own right neighbour
+$node->start;
+$node->safe_psql('postgres', q(
+	CREATE TABLE r (k int);
+	INSERT INTO r SELECT generate_series(1, 20000);
+	CREATE INDEX r_k ON r USING cachebatch (k)));
+my $ring = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('r_k')));
+my $inner = $node->safe_psql('postgres', q(
+	SELECT b FROM generate_series(1, pg_relation_size('r_k') / 8192 - 1) b, cache_batch_page('r_k', b) p
+	WHERE p.level = 1));
+$node->stop;
+damage($ring, $inner, [ 8192 - 16, pack('V', $inner) ]);
+$node->start;
+my (undef, undef, $turns) = $node->psql('postgres', q(SET statement_timeout = '60s'; SELECT cache_batch_prewarm('r_k', 1, 20000)));
+like($turns, qr/The right links of level 1 form a ring/, 'a ring of inner pages');
+$node->stop;
+
 # a right link that leads back, to the leaf or its left neighbour, which are locked
 foreach my $back (0, 1)
 {
