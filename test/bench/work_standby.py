@@ -15,9 +15,10 @@ tight-replay-N  the same of servers confined as those of tight-ingest-N, of what
 restart-copy COPY into 4 indexes until as much waits as will, COPY, a crash with that, and
              COPY again, each after a checkpoint: rows a second, WAL a row, entries a
              visited leaf times the rows of the table, as larger indexes have more
-             leaves ("before", "after"); between them the first INSERT ("first-insert"),
-             and the first query of another such start ("first"); at last look-ups in
-             the minute behind one more crash ("point")
+             leaves ("before", "after"); then, with journals of 64 MB (bytes,
+             "pending_bytes"), crashes, and behind each the first INSERT
+             ("first-insert"), the first query ("first"), look-ups in the minute
+             ("point")
 """
 
 import os
@@ -38,6 +39,9 @@ ENTRY = 40
 
 # times the rows of other workloads: a restart's sweep is a part of the first seconds
 LONG = 4
+
+# rows whose entries are journals of 64 MB
+FILLING = 1_050_000
 
 # seconds of look-ups after a crash
 MINUTE = 60
@@ -283,8 +287,9 @@ class RestartCopy(Replicated):
 
     def run(self, method, repeat):
         rows = LONG * self.shape.ingest_rows(self.count)
-        files = self.bench.files.get("uniform", self.shape.rows + 1, 3 * rows)
-        third = len(files) // 3
+        filling = max(data.BATCH, int(FILLING * self.bench.args.scale))
+        files = self.bench.files.get("uniform", self.shape.rows + 1, 3 * rows + filling)
+        third = 3 * rows // data.BATCH // 3
         primary = self.bench.clone(self.template(method))
         settings = self.bench.env.settings(method, self.shape)
         primary.start(settings)
@@ -292,15 +297,18 @@ class RestartCopy(Replicated):
         self.copy(primary, files[:third])
         primary.sql("CHECKPOINT")
         found = [dict(self.copy(primary, files[third:2 * third]), state="before")]
-        waiting = {"pending_bytes": self.journals(primary, method)}
         primary.sql("CHECKPOINT")
+        self.crash(primary, settings)
+        found.append(dict(self.copy(primary, files[2 * third:3 * third]), state="after"))
+        primary.flush()
+        drive.copy_batches(primary, files[3 * third:])
+        primary.sql("CHECKPOINT")
+        waiting = {"pending_bytes": self.journals(primary, method)}
         self.crash(primary, settings)
         found.append(dict(waiting, state="first-insert",
-                          first_query_ms=self.insert(primary, 3 * rows)))
+                          first_query_ms=self.insert(primary, len(files) * data.BATCH)))
         self.crash(primary, settings)
         found.append(dict(waiting, state="first", first_query_ms=self.look_up(primary)))
-        found.append(dict(self.copy(primary, files[2 * third:]), state="after"))
-        primary.sql("CHECKPOINT")
         self.crash(primary, settings)
         seconds = max(1, round(MINUTE * self.bench.args.scale))
         found.append(dict(self.queries(primary, "point", seconds), state="point"))
