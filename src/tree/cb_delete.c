@@ -107,10 +107,13 @@ cb_tree_redo_deletable(XLogReaderState *record, Page page, int nordinals,
 	CbDeletable dead;
 	CbLeaf		leaf;
 
-	/* the record's data is not aligned */
-	memcpy(dead.ordinals, data, nordinals * sizeof(uint16));
-	memcpy(dead.offsets, data + nordinals * sizeof(uint16),
-		   noffsets * sizeof(OffsetNumber));
+	/* the record's data is not aligned; one that removes nothing has none */
+	if (data != NULL)
+	{
+		memcpy(dead.ordinals, data, nordinals * sizeof(uint16));
+		memcpy(dead.offsets, data + nordinals * sizeof(uint16),
+			   noffsets * sizeof(OffsetNumber));
+	}
 	cb_redo_require(record, 0, cb_leaf_open(&leaf, page, NULL));
 	cb_redo_require(record, 0, nordinals == 0 ||
 					(cb_leaf_check(&leaf) && dead.ordinals[nordinals - 1] < leaf.npacked));

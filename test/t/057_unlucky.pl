@@ -31,6 +31,7 @@ sub start_with_faults
 {
 	my ($node) = @_;
 	local $ENV{LD_PRELOAD} = "$dir/fault.so";
+	local $ENV{ASAN_OPTIONS} = join ":", $ENV{ASAN_OPTIONS} // (), "verify_asan_link_order=0";
 	local $ENV{CB_FAULT} = $fault;
 
 	$node->start;
