@@ -242,9 +242,7 @@ cb_tree_count_leaves_between(const CbKeyDesc *kd, const CbBound *low,
 	{
 		BlockNumber next = CbPageGetOpaque(page)->next;
 
-		if (++moves % CB_CHECK_MOVES == 0 && moves > RelationGetNumberOfBlocks(kd->rel))
-			cb_report_corrupt(kd->rel, next,
-							  "The right links of level 1 form a ring.");
+		cb_tree_check_moves(kd->rel, next, ++moves, 1);
 		cb_sample_copy_page(kd->rel, next, page);
 		CHECK_FOR_INTERRUPTS();
 		if (CbPageIsGone(page) && !CbPageIsRightmost(page))

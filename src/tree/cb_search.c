@@ -256,6 +256,18 @@ cb_search_set_low(CbDescent *descent, IndexTuple separator)
 }
 
 /*
+ * Raises an error if there have been more moves to the right, on this level, than the
+ * index has blocks; next is where the last one leads.
+ */
+void
+cb_tree_check_moves(Relation rel, BlockNumber next, BlockNumber moves, int level)
+{
+	if (moves % CB_CHECK_MOVES == 0 && moves > RelationGetNumberOfBlocks(rel))
+		cb_report_corrupt(rel, next, "The right links of level %d form a ring.",
+						  level);
+}
+
+/*
  * Moves right, with one lock at a time, to the page that has the position.
  * Stops at an incomplete split if for_write.  The page to the right of a
  * deleted one has its lower bound.
@@ -289,10 +301,7 @@ cb_search_move_right(const CbKeyDesc *kd, const CbBound *bound, ScanDirection di
 			cb_search_set_low(descent, CbPageGetHighKey(page));
 		UnlockReleaseBuffer(buf);
 		CHECK_FOR_INTERRUPTS();
-		if (++moves % CB_CHECK_MOVES == 0 &&
-			moves > RelationGetNumberOfBlocks(kd->rel))
-			cb_report_corrupt(kd->rel, next,
-							  "The right links of level %d form a ring.", level);
+		cb_tree_check_moves(kd->rel, next, ++moves, level);
 		buf = cb_rel_read_buffer(kd->rel, next);
 		page = cb_search_lock(kd->rel, buf, lockmode, level, snapshot, reuses);
 		if (page == NULL)

@@ -97,6 +97,7 @@ extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbBound *boun
 										int level, CbDescent *descent);
 extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbBound *bound,
 										Page page, ScanDirection dir);
+extern void cb_tree_check_moves(Relation rel, BlockNumber next, BlockNumber moves, int level);
 
 extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,
 											 Size max_size, int *n);

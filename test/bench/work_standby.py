@@ -289,7 +289,7 @@ class RestartCopy(Replicated):
         rows = LONG * self.shape.ingest_rows(self.count)
         filling = max(data.BATCH, int(FILLING * self.bench.args.scale))
         files = self.bench.files.get("uniform", self.shape.rows + 1, 3 * rows + filling)
-        third = 3 * rows // data.BATCH // 3
+        third = rows // data.BATCH
         primary = self.bench.clone(self.template(method))
         settings = self.bench.env.settings(method, self.shape)
         primary.start(settings)

@@ -22,17 +22,20 @@ my $last = $node->safe_psql('postgres', q(
 	WHERE p.type = 'leaf' AND p.next IS NULL));
 my $sound = do { $node->stop; page($file, $leaf) };
 
+# what readers say of a page that they have marked
+my $unsound = qr/Its flags, its items, or their values, are damaged/;
+
 # The second item of the leaf, its first entry.
 my $item = unpack('V', substr($sound, 28, 4)) & 0x7FFF;
 my $scan = q(SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(s) FROM d WHERE s > '');
 my @cases = (
-	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), qr/Its flags, its items, or their values, are damaged/ ],
-	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), qr/Its flags, its items, or their values, are damaged/ ],
-	[ 'a value in another place', $item + 8, "\x01\x12", qr/Its flags, its items, or their values, are damaged/ ],
-	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), qr/Its flags, its items, or their values, are damaged/ ],
-	[ 'an entry whose values are all said to have a fixed length', $item + 6, pack('v', 48), qr/Its flags, its items, or their values, are damaged/ ],
-	[ 'a TID of no block', $item, "\xff\xff\xff\xff", qr/Its flags, its items, or their values, are damaged/ ],
-	[ 'a page of two kinds', 8192 - 10, pack('v', 1 << 0 | 1 << 1), qr/Its flags, its items, or their values, are damaged/ ],
+	[ 'an item outside of the page', 28, pack('V', 8190 | 1 << 15 | 48 << 17), $unsound ],
+	[ 'a value longer than its item', $item + 8, pack('V', 0x3FFFFFF0), $unsound ],
+	[ 'a value in another place', $item + 8, "\x01\x12", $unsound ],
+	[ 'an entry that is a separator', $item + 6, pack('v', 48 | 0x2000), $unsound ],
+	[ 'an entry whose values are all said to have a fixed length', $item + 6, pack('v', 48), $unsound ],
+	[ 'a TID of no block', $item, "\xff\xff\xff\xff", $unsound ],
+	[ 'a page of two kinds', 8192 - 10, pack('v', 1 << 0 | 1 << 1), $unsound ],
 	[ 'a link out of the file', 8192 - 16, pack('V', 4_000_000), qr/There is no block 4000000/ ],
 	[ 'a link to nowhere', 8192 - 16, pack('V', 0xFFFFFFFE), qr/There is no block 4294967294/ ]);
 
@@ -56,7 +59,7 @@ damage($file, $leaf, [ 0, $sound ]);
 damage($file, $last, [ 8192 - 10, pack('v', 1 << 1 | 1 << 5) ]);
 $node->start;
 my (undef, undef, $split) = $node->psql('postgres', 'DELETE FROM d WHERE id % 2 = 0; VACUUM (INDEX_CLEANUP ON) d');
-like($split, qr/Its flags, its items, or their values, are damaged/, 'a split of the last leaf');
+like($split, $unsound, 'a split of the last leaf');
 $node->stop;
 damage($file, $last, [ 8192 - 10, pack('v', 1 << 1) ]);
 
@@ -133,7 +136,7 @@ $node->stop;
 damage($unaligned, $number, [ (unpack('V', substr(page($unaligned, $number), 24, 4)) & 0x7FFF) + 10, pack('V', 16) ]);
 $node->start;
 my (undef, undef, $said) = $node->psql('postgres', q(SET enable_seqscan = off; SELECT s FROM u WHERE a = 1));
-like($said, qr/Its flags, its items, or their values, are damaged/, 'a length word that is not aligned');
+like($said, $unsound, 'a length word that is not aligned');
 $node->stop;
 
 # redo, without full-page images
