@@ -147,7 +147,7 @@ cb_window_find_builders(CbScanOpaque so, bool *served)
 	if (RecoveryInProgress())
 		return cb_set_find_or_make(so->kd.rel);
 	set = cb_set_attach(&so->kd, false);
-	*served = set != NULL && cb_queue_is_served() &&
+	*served = set != NULL && cb_queue_will_be_served() &&
 		cb_set_attachment(set, so->kd.rel, &from) != 0 &&
 		!cb_failing_waits(&set->failing);
 	return set;

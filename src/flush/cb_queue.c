@@ -399,6 +399,17 @@ cb_queue_is_served(void)
 		(retry_at == 0 || (TimestampTz) retry_at <= cb_clock_now());
 }
 
+/*
+ * Will they be served soon?  They are, or the server has just started, and the
+ * launcher is on its way.  A hint, as before.
+ */
+bool
+cb_queue_will_be_served(void)
+{
+	return cb_queue_is_served() ||
+		(cb_workers != NULL && cb_workers->launcher_latch == NULL);
+}
+
 /* ---------- taking out ---------- */
 
 /*

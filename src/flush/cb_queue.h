@@ -35,6 +35,7 @@ extern void cb_queue_request(uint32 bucket, CbFlushCause cause);
 
 /* Are requests of this database served, or should callers flush themselves? */
 extern bool cb_queue_is_served(void);
+extern bool cb_queue_will_be_served(void);
 
 /* ---------- for those who serve them; place: of a database ---------- */
 

@@ -710,8 +710,10 @@ cb_piece_cut(CbCopyPiece *piece)
 }
 
 /*
- * Reads the journal from a position, on this page, up to its head or the limit.
- * False: a page was recycled under us, and the tail has moved past it.
+ * Reads the journal from a position, on this page, up to its head or the limit, by
+ * a ring of buffers: behind a restart nothing of it is in shared buffers, and to be
+ * the first to touch so many takes longer than to read them.  False: a page was
+ * recycled under us, and the tail has moved past it.
  */
 static bool
 cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
@@ -720,6 +722,7 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch journal pages",
 											  ALLOCSET_DEFAULT_SIZES);
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
 	CbReader	reader;
 	bool		complete;
 	CbPos		end;
@@ -731,6 +734,7 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 		end = Min(limit, CbPosMake(CbPosSeq(pos) + CB_COPY_PIECE_PAGES, CB_JOURNAL_FIRST));
 		cb_read_begin(&reader, piece->kd->rel, cxt, pos, block, end);
 		reader.hash = piece->hash;
+		reader.walk.strategy = strategy;
 		complete = cb_read_to_head(piece->kd, &reader, snapshot);
 		cb_stat_add(piece->kd->rel, CB_STAT_JOURNAL_READS, reader.npages);
 		for (int i = 0; complete && i < reader.n; i++)

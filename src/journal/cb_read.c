@@ -91,7 +91,8 @@ static char *
 cb_read_reserve(CbReader *reader, Size len)
 {
 	if (reader->sorted == NULL)
-		return MemoryContextAlloc(reader->cxt, len);
+		return reader->spare != NULL ? reader->spare :
+			MemoryContextAlloc(reader->cxt, reader->hash != NULL ? BLCKSZ : len);
 	Assert(reader->pos + len <= reader->sorted->first + (CbPos) reader->sorted->npages * BLCKSZ);
 	return (char *) cb_sorted_entry(reader->sorted, reader->pos);
 }
@@ -142,6 +143,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 	uint32		off = CbPosOff(reader->pos);
 	Page		page = cb_walk_lock(walk);
 	char	   *bytes = NULL;
+	int			before = reader->n;
 	XLogRecPtr	lsn;
 	Size		len;
 
@@ -168,6 +170,7 @@ cb_read_page(const CbKeyDesc *kd, CbReader *reader, Snapshot snapshot, bool *mor
 	reader->npages++;
 	if (len > 0)
 		cb_read_parse(kd, reader, bytes, len, off);
+	reader->spare = reader->hash != NULL && reader->n == before ? bytes : NULL;
 	*more = walk->next != InvalidBlockNumber &&
 		reader->pos + len < reader->limit;
 	if (*more)

@@ -30,6 +30,8 @@ typedef struct CbReader
 	BlockNumber *left;			/* blocks of pages gone through, or NULL */
 	int			nleft;
 	int			left_allocated;
+	char	   *spare;			/* memory of a page of which nothing was taken,
+								 * for the next one; or NULL */
 } CbReader;
 
 extern void cb_read_begin(CbReader *reader, Relation rel, MemoryContext cxt,
