@@ -558,6 +558,7 @@ cb_launcher_main(Datum arg)
 #if PG_VERSION_NUM >= 170000
 	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 #endif
+	CB_TEST_POINT("launcher-start");
 	cb_launcher_enlist();
 
 	for (;;)

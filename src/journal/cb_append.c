@@ -18,8 +18,8 @@
  * it.  All are free again before another page is read.
  *
  * A session comes to the last page from the one it appended to last, from one
- * further on that others have noted (cb_recent.h), or from the tail; by jumps
- * over pages, as after a restart nobody has noted one and the journal may be
+ * further on that others have noted (cb_recent.h), or from the tail; after some
+ * steps by jumps, as after a restart nobody has noted one and the journal may be
  * long.  Where they lead is a hint: the page counts if it is a journal page of
  * this file with a greater number; numbers are not used twice, so it was
  * appended later.  If the tail has passed it the chain may break off, as from
@@ -234,34 +234,46 @@ cb_append_skip_to(CbJournalWalk *walk, BlockNumber block)
 	return later;
 }
 
+/* so many pages are gone through before one jumps, as mostly that is all of the way */
+#define CB_APPEND_STEPS		16
+
 /*
- * Go to a later page of the journal without those between, by jumps that are doubled as
- * long as they lead to one: mostly many pages follow each other in the file.
+ * Go to a later page of the journal without those between, by halving what of the file
+ * lies behind: mostly blocks are given out in ascending order.  Has that gone over more
+ * pages than it has read?
  */
-static void
+static bool
 cb_append_jump(CbJournalWalk *walk)
 {
-	BlockNumber jump = 1;
+	uint64		seq = walk->seq;
+	uint64		nread = 0;
+	BlockNumber low = walk->block;
+	BlockNumber high = RelationGetNumberOfBlocks(walk->rel);
 
-	while (cb_append_skip_to(walk, walk->block + jump))
-		jump *= 2;
-	while (jump /= 2)
-		(void) cb_append_skip_to(walk, walk->block + jump);
+	while (high > low + 1)
+	{
+		BlockNumber mid = low + (high - low) / 2;
+
+		nread++;
+		if (cb_append_skip_to(walk, mid))
+			low = mid;
+		else
+			high = mid;
+	}
+	return walk->seq - seq > nread;
 }
 
 /*
- * Begin the way to the last page with a jump to the one that was noted as the last, so
- * that a new session need not read all pages; after a restart none is.
+ * Begin the way to the last page at the one that was noted as the last, so that a new
+ * session need not read all pages; after a restart none is.
  */
 static void
 cb_append_begin_way(CbJournalWalk *walk)
 {
 	BlockNumber noted = cb_recent_find_end(walk->rel);
 
-	if (walk->block == InvalidBlockNumber)
-		return;
-	if (noted == InvalidBlockNumber || !cb_append_skip_to(walk, noted))
-		cb_append_jump(walk);
+	if (walk->block != InvalidBlockNumber && noted != InvalidBlockNumber)
+		(void) cb_append_skip_to(walk, noted);
 }
 
 /*
@@ -277,6 +289,8 @@ cb_append_find_last(Relation rel, uint64 *seq)
 {
 	CbRelCache *cache = cb_rel_cache(rel);
 	bool		remembered = cache->journal_block != InvalidBlockNumber;
+	int			steps = 0;
+	int			patience = CB_APPEND_STEPS; /* steps that the next jump waits for */
 	CbJournalWalk walk;
 
 	if (remembered)
@@ -286,7 +300,6 @@ cb_append_find_last(Relation rel, uint64 *seq)
 	cb_append_begin_way(&walk);
 	while (walk.block != InvalidBlockNumber)
 	{
-		BlockNumber block = walk.block;
 		Page		page = cb_walk_lock(&walk);
 
 		if (page == NULL)
@@ -307,8 +320,11 @@ cb_append_find_last(Relation rel, uint64 *seq)
 		}
 		cb_walk_unlock(&walk);
 		cb_walk_step(&walk);
-		if (walk.block != block + 1)
-			cb_append_jump(&walk);
+		if (++steps < patience)
+			continue;
+		steps = 0;
+		if (!cb_append_jump(&walk))
+			patience *= 2;
 	}
 	*seq = walk.seq;
 	return InvalidBuffer;

@@ -750,6 +750,7 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 	} while (complete && pos >= end && pos < limit);
 	if (!complete)
 		cb_walk_restart(&reader.walk);
+	FreeAccessStrategy(strategy);
 	MemoryContextDelete(cxt);
 	return complete;
 }

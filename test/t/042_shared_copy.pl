@@ -459,14 +459,31 @@ $node->safe_psql('postgres', q(
 give_buckets($node, 'f');
 insert_ids($node, 'postgres', 'f', 300100, 10000);
 $node->stop('immediate');
+
+# who comes before the launcher expects it
+$node->append_conf('postgresql.conf', "cache_batch.test_points = 'launcher-start=stop'\n");
+$node->start;
+my $look_up = "$forced SET cache_batch.test_points = 'shared-read=error'; SELECT id FROM f WHERE k = hashint8extended(300150, 1)";
+my $launcher;
+
+END { kill 'CONT', $launcher if $launcher }
+
+ok(wait_until(sub {
+		$launcher = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'cache_batch launcher'");
+		return $launcher && slurp_file("/proc/$launcher/stat") =~ /\) T /;
+	}), 'restarted: the launcher is on its way');
+is($node->safe_psql('postgres', $look_up), 300150, '... and the first look-up builds no copy');
+kill 'CONT', $launcher;
+$launcher = undef;
+$node->stop('immediate');
+
 $node->append_conf('postgresql.conf', "cache_batch.test_points = 'sweep-start=wait:8'\n");
 $node->start;
 my $in_ranges = q(SELECT coalesce(sum(entries), 0) FROM cache_batch_ranges('f_k'));
 my $in_f = $by_k =~ s/FROM r/FROM f/r;
 my $sums = $node->safe_psql('postgres', "$plain $in_f");
 my $sweeper = lock_holder($node, 8);
-is($node->safe_psql('postgres', "$forced SET cache_batch.test_points = 'shared-read=error'; SELECT id FROM f WHERE k = hashint8extended(300150, 1)"),
-	300150, 'restarted: the first look-up builds no copy');
+is($node->safe_psql('postgres', $look_up), 300150, 'restarted: the first look-up builds no copy');
 ok($node->poll_query_until('postgres', q(SELECT sum(copied_entries) >= 9000 FROM cache_batch_stat_buckets WHERE indexrelname = 'f_k')),
 	'a worker does, before it sweeps');
 is($node->safe_psql('postgres', "$forced $in_f"), $sums, 'restarted: what waits for a sweep');
