@@ -235,7 +235,7 @@ cb_append_skip_to(CbJournalWalk *walk, BlockNumber block)
 }
 
 /* so many pages are gone through before one jumps, as mostly that is all of the way */
-#define CB_APPEND_STEPS		16
+#define CB_APPEND_STEPS		8
 
 /*
  * Go to a later page of the journal without those between, by halving what of the file
@@ -323,8 +323,7 @@ cb_append_find_last(Relation rel, uint64 *seq)
 		if (++steps < patience)
 			continue;
 		steps = 0;
-		if (!cb_append_jump(&walk))
-			patience *= 2;
+		patience = cb_append_jump(&walk) ? CB_APPEND_STEPS : 2 * patience;
 	}
 	*seq = walk.seq;
 	return InvalidBuffer;
