@@ -461,9 +461,10 @@ cb_inspect_packed_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber 
 {
 	CbLeaf		leaf;
 	Size		len;
-	char	   *blob = cb_leaf_blob(page, &len);
+	char	   *blob;
 
 	cb_inspect_open_leaf(rel, blkno, page, &leaf);
+	blob = cb_leaf_blob(page, &len);
 	for (int i = 0; i < leaf.npacked; i++)
 	{
 		CbLeafTuple memory;
@@ -494,7 +495,7 @@ cb_inspect_item_rows(Relation rel, BlockNumber blkno, Page page, OffsetNumber of
 /*
  * cache_batch_page_items(index regclass, block bigint): one row for each item
  * of a page of the tree or of range buffers, and for each entry of a packed
- * packed part.
+ * part.
  *
  * AccessShareLock on the index; the page is copied under its share lock.
  * Raises an error for another page, and for a damaged one.

@@ -122,6 +122,19 @@ foreach my $question (q(SELECT s FROM p WHERE k = 300), q(SELECT cache_batch_ver
 }
 $node->stop;
 
+# a leaf in the metapage's place, which comes from disk as that, with an empty packed part
+my $first = page($packed, $number);
+my $pointer = unpack('V', substr($first, 8192 - 16, 4)) == 0xFFFFFFFF ? 24 : 28;
+damage($packed, 0, [ 0, $first ], [ $pointer, pack('V', unpack('V', substr($first, $pointer, 4)) & 0x1FFFF) ]);
+$node->start;
+foreach my $question (q(SELECT s FROM p WHERE k = 300), q(SELECT * FROM cache_batch_page('p_k', 0)),
+	q(SELECT * FROM cache_batch_page_items('p_k', 0)))
+{
+	my (undef, undef, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET enable_seqscan = off; $question");
+	like($err, qr/XX002/, "a leaf in the metapage's place: $question");
+}
+$node->stop;
+
 # bytes that would be a text with a length word of four bytes, where no such word can be
 $node->start;
 $node->safe_psql('postgres', q(
