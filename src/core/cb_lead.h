@@ -132,6 +132,9 @@ cb_lead_is_short(uint8_t first)
 	return (first & 1) != 0 && first != 1;
 }
 
+/* that byte, of a short value that has as much as a head */
+#define CB_LEAD_FULL		((8 + 1) << 1 | 1)
+
 /* The length of what stands behind that byte. */
 static inline uint32_t
 cb_lead_short_len(uint8_t first)
@@ -211,6 +214,12 @@ cb_lead_find_head(const unsigned char *room, uint32_t len, uint64_t *head)
 	uint64_t	word;
 	uint32_t	size;
 
+	/* as most are */
+	if ((room[0] & 1) != 0 && room[0] >= CB_LEAD_FULL && len > sizeof(word))
+	{
+		memcpy(head, room + 1, sizeof(word));
+		return true;
+	}
 	memcpy(&word, room, sizeof(word));
 	if (cb_lead_is_short(room[0]))
 	{
