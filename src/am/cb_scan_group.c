@@ -101,13 +101,12 @@ cb_scan_group_leaf(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanGroup *group = &so->group;
-	int			i = so->pos.point - group->first;
+	int			i;
 
-	if (group->points != so->pos.points || i < 0 || i >= group->n)
-	{
+	if (group->n == 0 || group->points != so->pos.points ||
+		so->pos.point < group->first || so->pos.point >= group->first + group->n)
 		cb_scan_group_fill(scan);
-		i = 0;
-	}
+	i = so->pos.point - group->first;
 	if (i + 1 < group->n && group->hints[i + 1].blkno != group->hints[i].blkno)
 		cb_scan_group_prefetch(&group->hints[i + 1]);
 	return group->hints[i];

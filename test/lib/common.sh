@@ -30,6 +30,8 @@ CB_PACKAGES_MONITORING="prometheus-postgres-exporter prometheus python3-jsonsche
 # to draw plots; and to look at a report in a browser, which test/all --full does
 CB_PACKAGES_PLOT="python3-matplotlib"
 CB_PACKAGES_BROWSER="chromium"
+# with the C library's symbols, which it needs
+CB_PACKAGES_VALGRIND="valgrind libc6-dbg"
 
 cb_started=${CB_STARTED:-$(date +%s)}
 

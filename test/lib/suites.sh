@@ -5,7 +5,7 @@
 # regress $4 not empty if the build has test points.  It runs those of its tests
 # that are asked for.
 
-CB_SUITES="lint unit regress pgtap isolation tap stress upgrade fuzz sanitize mutate"
+CB_SUITES="lint unit regress pgtap isolation tap stress upgrade fuzz sanitize valgrind mutate"
 
 cb_only=()			# what is asked for, SUITE or SUITE:NAME; none: everything
 cb_passed=0
@@ -35,7 +35,7 @@ cb_file_names()
 }
 
 # cb_tests SUITE: the names of its tests, in the order in which they run.
-# stress, upgrade, fuzz, sanitize and mutate only run whole.
+# stress, upgrade, fuzz, sanitize, valgrind and mutate only run whole.
 cb_tests()
 {
 	local test=$CB_TREE/test
@@ -502,6 +502,42 @@ cb_suite_sanitize()
 	cb_suite_isolation "$1" "$2" "$3"
 	cb_suite_stress "$1" "$2" "$3"
 	cb_suite_tap "$1" "$2" "$3"
+}
+
+# Those whose memory valgrind looks at: builds, scans of each tier, flushes and runs,
+# packing, staging, unique checks, VACUUM; short ones, as all is twenty times as slow.
+CB_VALGRIND_TESTS="compact empty_journal entry_cache large packed ranges_points
+	scan_points stage stage_points unique unlink upsert vacuum_skip"
+
+# Each process of the server runs under valgrind, but for initdb's; it writes a log
+# only of what it finds.
+cb_suite_valgrind()
+{
+	local cb_only=() CB_SUITE_TIMEOUT=${CB_SUITE_TIMEOUT:-7200} suite="valgrind on $1"
+	local bindir logs=$CB_WORK/valgrind
+	bindir=$("$2" --bindir)
+
+	# shellcheck disable=SC2086
+	cb_only=($(printf 'regress:%s ' $CB_VALGRIND_TESTS))
+	mkdir -p "$logs"
+	mv "$bindir/postgres" "$bindir/postgres.checked"
+	cat >"$bindir/postgres" <<-EOF
+		#!/bin/sh
+		case \$1 in
+		-D) exec valgrind --quiet --trace-children=yes --leak-check=no --time-stamp=yes \\
+			--log-file="$logs/%p.log" --suppressions="$3/test/valgrind.supp" \\
+			"$bindir/postgres.checked" "\$@" ;;
+		*) exec "$bindir/postgres.checked" "\$@" ;;
+		esac
+	EOF
+	chmod +x "$bindir/postgres"
+	cb_suite_regress "$1" "$2" "$3" points
+	find "$logs" -type f -size +0 -exec cat {} + >"$logs/all"
+	if [ -s "$logs/all" ]; then
+		cb_fail "$suite: what it found" "$logs/all" 60
+	else
+		cb_pass "$suite: it found nothing"
+	fi
 }
 
 # cb_suite_upgrade LABEL OLD NEW BUILD: pg_upgrade from one server to another one, of
