@@ -223,10 +223,7 @@ cb_lead_find_head(const unsigned char *room, uint32_t len, uint64_t *head)
 	memcpy(&word, room, sizeof(word));
 	if (cb_lead_is_short(room[0]))
 	{
-		*head = word >> 8;
-		if (len > sizeof(word))
-			*head |= (uint64_t) room[sizeof(word)] << 56;
-		*head = cb_lead_cut(*head, cb_lead_short_len(room[0]));
+		*head = cb_lead_cut(word >> 8, cb_lead_short_len(room[0]));
 		return true;
 	}
 	size = (uint32_t) word >> 2;

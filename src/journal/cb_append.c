@@ -219,7 +219,7 @@ cb_append_skip_to(CbJournalWalk *walk, BlockNumber block)
 	Page		page;
 	bool		later;
 
-	if (block == walk->block || block >= RelationGetNumberOfBlocks(walk->rel))
+	if (block == walk->block || !cb_sound_has_block(walk->rel, block))
 		return false;
 	buf = cb_sound_read(walk->rel, block, NULL);
 	page = BufferGetPage(buf);

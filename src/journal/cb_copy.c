@@ -710,10 +710,10 @@ cb_piece_cut(CbCopyPiece *piece)
 }
 
 /*
- * Reads the journal from a position, on this page, up to its head or the limit, by
- * a ring of buffers: behind a restart nothing of it is in shared buffers, and to be
- * the first to touch so many takes longer than to read them.  False: a page was
- * recycled under us, and the tail has moved past it.
+ * Reads the journal from a position, on this page, up to its head or the limit; for
+ * one value by a ring of buffers: behind a restart nothing of it is in shared buffers,
+ * and to be the first to touch so many takes longer than to read them.  False: a page
+ * was recycled under us, and the tail has moved past it.
  */
 static bool
 cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
@@ -722,7 +722,8 @@ cb_piece_read(CbCopyPiece *piece, CbPos pos, BlockNumber block, CbPos limit,
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch journal pages",
 											  ALLOCSET_DEFAULT_SIZES);
-	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	BufferAccessStrategy strategy = piece->hash == NULL ? NULL :
+		GetAccessStrategy(BAS_BULKREAD);
 	CbReader	reader;
 	bool		complete;
 	CbPos		end;
