@@ -927,6 +927,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	cb_store_relaxed(&set->nunchanged, 0);
 	cb_store_relaxed(&set->npaused, 0);
 	memset(&set->sweep_place, 0, sizeof(CbSweepPlace));
+	cb_store_relaxed(&set->hurry, 0);
 	if (attach->has_ranges)
 		cb_fetch_add(&set->spills, 1);
 	cb_store_relaxed(&set->compact_at, 0);

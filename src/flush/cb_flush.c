@@ -738,15 +738,15 @@ cb_flush_is_due(const CbPublishResult *result)
 
 /*
  * Asks workers to move what lay in the journal before the index got its
- * buckets; does nothing if it has been moved, or there are no workers.  The
+ * buckets; does nothing if it has been moved, or they rest from that, or there
+ * are no workers.  The
  * bucket set need not be locked: what is read of it are hints.  Never waits,
  * raises no error.
  */
 void
 cb_flush_request_before(CbBucketSet *set)
 {
-	if (set->state == CB_SET_ATTACHED &&
-		cb_load_relaxed(&set->tail) < set->from)
+	if (set->state == CB_SET_ATTACHED && cb_flush_before_is_due(set))
 		cb_queue_request(set->buckets[0], CB_FLUSH_DELAY);
 }
 
@@ -754,6 +754,7 @@ static void
 cb_flush_request_all(const CbPublishResult *result)
 {
 	CbBucketSet *set = result->set;
+	bool		too_long = result->journal_length > cb_load_relaxed(&set->journal_limit);
 
 	if (result->full_bucket != CB_NONE)
 		cb_queue_request(result->full_bucket, CB_FLUSH_FULL);
@@ -764,8 +765,10 @@ cb_flush_request_all(const CbPublishResult *result)
 		if (bucket != NULL)
 			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);
 	}
+	if (too_long)
+		cb_store_relaxed(&set->hurry, 1);
 	cb_flush_request_before(set);
-	if (result->journal_length > cb_load_relaxed(&set->journal_limit))
+	if (too_long)
 		cb_flush_request_oldest(set, result->attach_id);
 }
 
@@ -799,7 +802,7 @@ cb_flush_overdue(Relation rel)
 
 	if (attach_id == 0)
 		return;
-	(void) cb_flush_before(rel, set, false);
+	cb_flush_before(rel, set);
 	(void) cb_flush_help(rel, set, attach_id);
 	cb_flush_shorten(rel, set, attach_id);
 }
@@ -839,7 +842,7 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	else if (result->pressed && !cb_shared_evict(NULL, true))
 		(void) cb_flush_help(rel, set, attach_id);
 	if (cb_load_relaxed(&set->tail) < set->from)
-		(void) cb_flush_before(rel, set, false);
+		cb_flush_before(rel, set);
 	else
 		cb_flush_shorten(rel, set, attach_id);
 }

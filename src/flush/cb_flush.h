@@ -36,7 +36,13 @@ typedef enum CbFlushCause
 extern bool cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait);
 
 /* Moves what lay in the journal before the index got its buckets. */
-extern bool cb_flush_before(Relation rel, CbBucketSet *set, bool skip);
+extern void cb_flush_before(Relation rel, CbBucketSet *set);
+
+/* The same by a worker, some at a time; true: come again at once. */
+extern bool cb_flush_some_before(Relation rel, CbBucketSet *set);
+
+/* Shall a worker come for it? */
+extern bool cb_flush_before_is_due(CbBucketSet *set);
 
 /* ---------- cb_compactor.c ---------- */
 
@@ -51,7 +57,7 @@ extern bool cb_compactor_is_due(const CbBucketSet *set, TimestampTz now);
 extern void cb_flush_count(Relation rel, CbFlushCause cause, int n,
 						   const CbApplyStats *stats);
 
-/* Asks workers for cb_flush_before(). */
+/* Asks workers for cb_flush_some_before(), if that is due. */
 extern void cb_flush_request_before(CbBucketSet *set);
 
 /* Flushes a bucket of an attachment; false: there was nothing to do. */

@@ -51,6 +51,9 @@
 #define CB_LAUNCHER_RETRY_MS	1000	/* after the first failure */
 #define CB_LAUNCHER_RETRY_MAX_MS 60000
 
+/* how often to look for sweeps that workers rest from */
+#define CB_LAUNCHER_SWEEP_MS	5000
+
 /* a database whose queue is this long, per worker, gets one more */
 #define CB_LAUNCHER_LONG		8
 
@@ -470,8 +473,7 @@ cb_launcher_due_bucket(CbBucketSet *set, TimestampTz now)
 		return CB_NONE;
 	cb_set_share(set);
 	if (set->state == CB_SET_ATTACHED && set->nbuckets > 0 &&
-		(cb_load_relaxed(&set->tail) < set->from ||
-		 cb_compactor_is_due(set, now)))
+		(cb_flush_before_is_due(set) || cb_compactor_is_due(set, now)))
 		bucket = set->buckets[0];
 	LWLockRelease(&set->lock);
 	return bucket;
@@ -521,18 +523,38 @@ cb_launcher_absorb(void)
 	}
 }
 
-/* Entries are flushed when they are between 1 and 1.5 times max_delay old. */
+/* Has an index entries from before it had buckets?  A look without locks. */
+static bool
+cb_launcher_knows_unswept(void)
+{
+	for (uint32 i = 0; i < cb_pool->nsets; i++)
+	{
+		const CbBucketSet *set = &cb_pool_sets[i];
+
+		if (set->state == CB_SET_ATTACHED &&
+			cb_load_relaxed(&set->tail) < set->from)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Entries are flushed when they are between 1 and 1.5 times max_delay old.  More
+ * often it looks for a sweep that a worker rests from.
+ */
 static long
 cb_launcher_request_due(TimestampTz *looked_at)
 {
 	TimestampTz now = cb_clock_now();
-	TimestampTz due = TimestampTzPlusMilliseconds(*looked_at, cb_max_delay / 2);
+	int			interval = cb_launcher_knows_unswept() ?
+		Min(cb_max_delay / 2, CB_LAUNCHER_SWEEP_MS) : cb_max_delay / 2;
+	TimestampTz due = TimestampTzPlusMilliseconds(*looked_at, interval);
 
 	if (due <= now)
 	{
 		cb_launcher_request_old();
 		*looked_at = now;
-		return cb_max_delay / 2;
+		return interval;
 	}
 	return TimestampDifferenceMilliseconds(now, due);
 }

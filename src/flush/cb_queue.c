@@ -149,6 +149,8 @@ cb_queue_init(void)
 	pg_atomic_init_u32(&cb_workers->running, 0);
 	pg_atomic_init_u32(&cb_workers->wanted, 0);
 	pg_atomic_init_u64(&cb_workers->pause_until, 0);
+	pg_atomic_init_u64(&cb_workers->swept, 0);
+	pg_atomic_init_u64(&cb_workers->sweep_at, 0);
 	for (int i = 0; i < CB_MAX_DATABASES; i++)
 		cb_queue_init_database(i, &locks[1 + i].lock);
 	for (int i = 0; i < cb_max_workers; i++)

@@ -19,6 +19,12 @@
  * at the tail after it; so it asks for the count again when it has its copies,
  * and if that has changed looks into the bucket once more (I2_SPILLED).
  *
+ * What lay in the journal before the buckets is in nobody's way:  readers have
+ * a copy of it in order.  To sweep it costs much just after a start, as no leaf
+ * is in memory, and each gets a full page of WAL.  So workers give a
+ * twentieth of their time to that, all of them together:  when they have swept for a
+ * while they rest from it.  Only an index whose journal is too long is swept meanwhile.
+ *
  * If a piece gives way it is sorted anew the next time, and not looked for
  * others meanwhile.  So the next one is half as long (64 pages at least), else
  * twice (B1_PIECES).
@@ -50,6 +56,7 @@
 #include "base/cb_progress.h"
 #include "base/cb_waiter.h"
 #include "flush/cb_flush.h"
+#include "flush/cb_worker.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -380,8 +387,9 @@ cb_sweep_all(CbSweep *sweep)
 		return;
 	if (cb_waiter_is_watching())
 		cb_sweep_note_place(sweep, piece);
-	if (!more && !cb_waiter_is_there())
-		cb_set_note_tail(sweep->set, sweep->attach_id, sweep->limit);
+	cb_set_note_tail(sweep->set, sweep->attach_id,
+					 more || cb_waiter_is_there() ?
+					 cb_rel_cache(sweep->rel)->journal_tail : sweep->limit);
 }
 
 static bool
@@ -445,26 +453,74 @@ cb_sweep_build_copy(Relation rel, CbBucketSet *set)
 }
 
 /*
- * Moves what lay in the journal before the index got its buckets, unless
- * somebody else is at it: as cb_flush_sweep(), without waiting.
- *
- * skip: a worker does it.  What leaves would get too little of goes to range
- * buffers; what the tree does not take is published to the buckets, in
- * subtransactions, so not while a transaction or a subtransaction ends.  An
- * error that is met that way is raised only if there are too many such
- * entries, or if they could not be published.  Returns whether it has swept, or
- * sorted for readers, a part, and there is more.
+ * Is there something that lay in the journal before the index got its buckets,
+ * and shall a worker come for it now?  The bucket set need not be locked: a hint.
  */
 bool
-cb_flush_before(Relation rel, CbBucketSet *set, bool skip)
+cb_flush_before_is_due(CbBucketSet *set)
 {
-	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY,.skip = skip,
-	.spill = skip};
+	return cb_load_relaxed(&set->tail) < set->from && cb_workers != NULL &&
+		!cb_failing_waits(&set->failing) &&
+		(set->copy.asked_at != 0 || cb_load_relaxed(&set->hurry) != 0 ||
+		 pg_atomic_read_u64(&cb_workers->sweep_at) <= (uint64) cb_clock_now());
+}
+
+/*
+ * Moves what lay in the journal before the index got its buckets, unless
+ * somebody else is at it: as cb_flush_sweep(), without waiting.
+ */
+void
+cb_flush_before(Relation rel, CbBucketSet *set)
+{
+	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY};
+
+	if (cb_load_acquire(&set->tail) < set->from)
+		(void) cb_sweep_locked(&sweep, false);
+}
+
+/*
+ * Workers rest when they have swept for so long, in microseconds, in all; so many
+ * times as long.
+ */
+#define CB_SWEEP_TURN_US		500000
+#define CB_SWEEP_REST			19
+
+/* A worker has swept a piece, since then. */
+static void
+cb_sweep_note_worked(CbBucketSet *set, TimestampTz began)
+{
+	TimestampTz now = cb_clock_now();
+	uint64		swept = pg_atomic_add_fetch_u64(&cb_workers->swept, now - began);
+
+	cb_store_relaxed(&set->hurry, 0);	/* who publishes will say so again */
+	if (swept < CB_SWEEP_TURN_US)
+		return;
+	pg_atomic_write_u64(&cb_workers->swept, 0);
+	pg_atomic_write_u64(&cb_workers->sweep_at, now + CB_SWEEP_REST * swept);
+}
+
+/*
+ * The same by a worker, if it is due: a piece of it, or it sorts some for readers who
+ * have asked for that.  True: there is more to do, and it is due.
+ *
+ * What leaves would get too little of goes to range buffers; what the tree does
+ * not take is published to the buckets, in subtransactions, so not while a
+ * transaction or a subtransaction ends.  An error that is met that way is raised
+ * only if there are too many such entries, or if they could not be published.
+ */
+bool
+cb_flush_some_before(Relation rel, CbBucketSet *set)
+{
+	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY,.skip = true,
+	.spill = true};
+	TimestampTz began = cb_clock_now();
 
 	if (cb_load_acquire(&set->tail) >= set->from)
 		return false;
-	if (skip && cb_sweep_build_copy(rel, set))
+	if (cb_sweep_build_copy(rel, set))
 		return true;
-	return cb_sweep_locked(&sweep, false) &&
-		cb_load_acquire(&set->tail) < set->from;
+	if (!cb_flush_before_is_due(set) || !cb_sweep_locked(&sweep, false))
+		return false;
+	cb_sweep_note_worked(set, began);
+	return cb_flush_before_is_due(set);
 }

@@ -375,7 +375,7 @@ cb_worker_is_wanted(CbBucketSet *set, const CbRequest *request)
 }
 
 /*
- * If it had to give way, or has not swept all from before the buckets, the
+ * If it had to give way, or more of what is from before the buckets is due, the
  * request is made once more.
  */
 static void
@@ -387,8 +387,8 @@ cb_worker_flush_bucket(Relation rel, CbBucketSet *set, const CbRequest *request)
 
 	if (attach_id == 0)
 		return;
-	if (cb_load_relaxed(&set->tail) < from && !cb_failing_waits(&set->failing))
-		done = !cb_flush_before(rel, set, true) && !cb_waiter_is_there();
+	if (!cb_failing_waits(&set->failing))
+		done = !cb_flush_some_before(rel, set) && !cb_waiter_is_there();
 	if (done && cb_worker_is_wanted(set, request))
 	{
 		cb_worker_failing = &cb_pool_buckets[request->bucket].failing;

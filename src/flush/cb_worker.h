@@ -85,6 +85,8 @@ typedef struct CbWorkers
 	pg_atomic_uint32 running;	/* workers in all */
 	pg_atomic_uint32 wanted;	/* a database has no worker, and none is left */
 	pg_atomic_uint64 pause_until;	/* of all workers, see cb_throttle.c */
+	pg_atomic_uint64 swept;		/* microseconds since they rested from it, */
+	pg_atomic_uint64 sweep_at;	/* and when they go on, see cb_sweep.c */
 	pg_atomic_uint32 dboids[CB_MAX_DATABASES];	/* Invalid: free place */
 	CbDatabase	databases[CB_MAX_DATABASES];
 	CbWorker	workers[FLEXIBLE_ARRAY_MEMBER];

@@ -1,7 +1,7 @@
 # After a start the indexes whose journals have entries get their buckets, and the
 # journals go to the trees, though nobody uses them: in each database, after a clean
 # restart, a crash and a promotion, with one worker for many databases, beside what is
-# damaged, and in nobody's way.
+# damaged, in nobody's way, and with rests.
 use strict;
 use warnings;
 
@@ -145,6 +145,51 @@ $node->wait_for_catchup($standby);
 $standby->promote;
 ok(taken_up($standby, 'postgres', 1), 'after a promotion');
 sound($standby, 'b', ['k'], '... all is there');
+
+# Workers rest from what they sweep, but not for ever, and not from a journal that is too
+# long.  A piece is 64 pages here, 32,512 entries; the longer it takes the longer they rest.
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 6 unless $points;
+	my $journal = q(SELECT sum(journal_bytes) FROM cache_batch_stat_buckets);
+	my $busy = q(SELECT count(*) FROM cache_batch_stat_get_workers() WHERE state = 'flushing');
+
+	# Bytes left when one piece of three was swept, in so many seconds.
+	my $sweep_piece = sub {
+		my ($table, $seconds) = @_;
+		my $held = q(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted);
+
+		$node->safe_psql('postgres', "CREATE TABLE $table (id bigint, k bigint);
+			INSERT INTO $table SELECT i, hashint8extended(i, 1) FROM generate_series(1, 300000) i;
+			CREATE INDEX ${table}_k ON $table USING cachebatch (k)");
+		insert_ids($node, 'postgres', $table, 300001, 120000);
+		$node->safe_psql('postgres', "BEGIN; SELECT pg_advisory_xact_lock(9); PREPARE TRANSACTION 'piece'");
+		$node->append_conf('postgresql.conf', "cache_batch.test_points = 'sweep-read=wait:9'");
+		crash_restart($node);
+		wait_until(sub { $node->safe_psql('postgres', $held) > 0 }) or die;
+		$node->append_conf('postgresql.conf', "cache_batch.test_points = ''");
+		$node->reload;
+		sleep $seconds;
+		my $before = $node->safe_psql('postgres', $journal);
+		$node->safe_psql('postgres', "ROLLBACK PREPARED 'piece'");
+		wait_until(sub { $node->safe_psql('postgres', $journal) < $before }) or die;
+		wait_until(sub { $node->safe_psql('postgres', $busy) == 0 }) or die;
+		return $node->safe_psql('postgres', $journal);
+	};
+
+	$node->append_conf('postgresql.conf', "maintenance_work_mem = 1MB\ncache_batch.max_workers = 1");
+	$node->safe_psql('postgres', 'DROP TABLE b');
+	my $left = $sweep_piece->('f', 1);
+	cmp_ok($left, '>', 0, 'behind a piece that took long workers rest');
+	ok(wait_until(sub { $node->safe_psql('postgres', $journal) == 0 }), '... and go on by themselves');
+	sound($node, 'f', ['k'], '... rightly');
+	$node->append_conf('postgresql.conf', 'cache_batch.journal_limit = 1024');
+	$left = $sweep_piece->('g', 15);
+	cmp_ok($left, '>', 1024 * 1024, 'behind one that took longer they rest longer');
+	ok(wait_until(sub { $node->safe_psql('postgres', 'INSERT INTO g VALUES (0, 0)'); $node->safe_psql('postgres', $journal) < $left }),
+		'... but not from a journal that is too long');
+	sound($node, 'g', ['k'], '... rightly');
+}
 
 foreach my $server ($node, $standby)
 {
