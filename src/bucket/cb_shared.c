@@ -39,8 +39,8 @@
  * Builders change the list under both locks of the bucket set, after their
  * comparisons (I11_SHAREDMERGE); a number tells them that the copy was given up
  * meanwhile.  On a primary the builder is a worker, which is asked for it, and
- * builds before it sweeps.  It is asked once: if it fails it sweeps when it
- * comes again (B4_ASKED).  If none has come after a second the scan builds.
+ * builds before it sweeps.  It is asked once: if there is no room it sweeps at
+ * once (B4_ASKED).  If none has come after a second the scan builds.
  *
  * After an error, or the end of the process, what is listed stays, and what is
  * not is freed with the slot; after a kill all shared memory begins anew.

@@ -721,6 +721,13 @@ cb_flush_note_run_reads(const CbBucketView *view, BlockNumber range, int nruns,
 
 /* ---------- after a publication ---------- */
 
+/* Is the journal too long? */
+static inline bool
+cb_flush_is_too_long(const CbPublishResult *result)
+{
+	return result->journal_length > cb_load_relaxed(&result->set->journal_limit);
+}
+
 /*
  * Has a publication made flushes due?  A look without locks, so a hint; false
  * if it published to the journal of an index without buckets.
@@ -732,16 +739,14 @@ cb_flush_is_due(const CbPublishResult *result)
 
 	return set != NULL &&
 		(result->full_bucket != CB_NONE || result->pressed ||
-		 cb_load_relaxed(&set->tail) < set->from ||
-		 result->journal_length > cb_load_relaxed(&set->journal_limit));
+		 cb_flush_before_is_due(set) || cb_flush_is_too_long(result));
 }
 
 /*
  * Asks workers to move what lay in the journal before the index got its
  * buckets; does nothing if it has been moved, or they rest from that, or there
- * are no workers.  The
- * bucket set need not be locked: what is read of it are hints.  Never waits,
- * raises no error.
+ * are no workers.  The bucket set need not be locked: what is read of it are
+ * hints.  Never waits, raises no error.
  */
 void
 cb_flush_request_before(CbBucketSet *set)
@@ -754,7 +759,6 @@ static void
 cb_flush_request_all(const CbPublishResult *result)
 {
 	CbBucketSet *set = result->set;
-	bool		too_long = result->journal_length > cb_load_relaxed(&set->journal_limit);
 
 	if (result->full_bucket != CB_NONE)
 		cb_queue_request(result->full_bucket, CB_FLUSH_FULL);
@@ -765,10 +769,8 @@ cb_flush_request_all(const CbPublishResult *result)
 		if (bucket != NULL)
 			cb_queue_request(bucket->number, CB_FLUSH_PRESSURE);
 	}
-	if (too_long)
-		cb_store_relaxed(&set->hurry, 1);
 	cb_flush_request_before(set);
-	if (too_long)
+	if (cb_flush_is_too_long(result))
 		cb_flush_request_oldest(set, result->attach_id);
 }
 
@@ -824,6 +826,9 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	CbBucketSet *set = result->set;
 	uint64		attach_id = result->attach_id;
 
+	if (cb_flush_is_too_long(result) ||
+		(result->pressed && set->copy.ncomponents > 0))
+		cb_store_relaxed(&set->hurry, 1);
 	if (cb_queue_is_served())
 	{
 		cb_flush_request_all(result);
@@ -841,7 +846,7 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 							   CB_FLUSH_FULL);
 	else if (result->pressed && !cb_shared_evict(NULL, true))
 		(void) cb_flush_help(rel, set, attach_id);
-	if (cb_load_relaxed(&set->tail) < set->from)
+	if (cb_flush_before_is_left(set))
 		cb_flush_before(rel, set);
 	else
 		cb_flush_shorten(rel, set, attach_id);

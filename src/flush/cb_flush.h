@@ -41,6 +41,13 @@ extern void cb_flush_before(Relation rel, CbBucketSet *set);
 /* The same by a worker, some at a time; true: come again at once. */
 extern bool cb_flush_some_before(Relation rel, CbBucketSet *set);
 
+/* Is there anything to be moved?  A hint. */
+static inline bool
+cb_flush_before_is_left(const CbBucketSet *set)
+{
+	return cb_load_acquire(&set->tail) < set->from;
+}
+
 /* Shall a worker come for it? */
 extern bool cb_flush_before_is_due(CbBucketSet *set);
 

@@ -461,8 +461,8 @@ cb_launcher_start_workers(long timeout)
 /* ---------- old entries ---------- */
 
 /*
- * The first bucket of an index that has entries from before it had buckets, or
- * cold leaves to be packed.
+ * The first bucket of an index whose entries from before it had buckets, or cold
+ * leaves, are due.
  */
 static uint32
 cb_launcher_due_bucket(CbBucketSet *set, TimestampTz now)
@@ -531,8 +531,7 @@ cb_launcher_knows_unswept(void)
 	{
 		const CbBucketSet *set = &cb_pool_sets[i];
 
-		if (set->state == CB_SET_ATTACHED &&
-			cb_load_relaxed(&set->tail) < set->from)
+		if (set->state == CB_SET_ATTACHED && cb_flush_before_is_left(set))
 			return true;
 	}
 	return false;

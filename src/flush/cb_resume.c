@@ -8,9 +8,8 @@
  * launcher has each database visited: a worker, when it has no request to
  * serve, looks at the next of the database's cachebatch indexes, in the order
  * of their OIDs.  One whose journal has entries gets its buckets, as by an
- * insertion, and a request that moves down what lies below them (cb_sweep.c).
- * So one index is emptied after the other, and what sessions of the database ask
- * for goes first.
+ * insertion, and a request that moves down what lies below them, with rests
+ * (cb_sweep.c).  What sessions of the database ask for goes first.
  *
  * All that is what any session may do at any time, so it needs no argument of
  * its own, and nothing depends on it: an index that is left out, as it is

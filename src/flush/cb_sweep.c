@@ -19,11 +19,13 @@
  * at the tail after it; so it asks for the count again when it has its copies,
  * and if that has changed looks into the bucket once more (I2_SPILLED).
  *
- * What lay in the journal before the buckets is in nobody's way:  readers have
- * a copy of it in order.  To sweep it costs much just after a start, as no leaf
- * is in memory, and each gets a full page of WAL.  So workers give a
- * twentieth of their time to that, all of them together:  when they have swept for a
- * while they rest from it.  Only an index whose journal is too long is swept meanwhile.
+ * What lay in the journal before the buckets can wait, as scans read a sorted
+ * copy of it.  To sweep it costs much just after a start, as no leaf is in memory,
+ * and each gets a full page of WAL.  So workers give a twentieth of their time to
+ * that, all of them together:  when they have swept for a while they rest from it.
+ * An index is in a hurry, and swept at once, if its journal is too long, if the pool
+ * has no room for the copy, or if that leaves too little for buckets; and what is
+ * one piece at most is swept as well, so that many short journals need no time.
  *
  * If a piece gives way it is sorted anew the next time, and not looked for
  * others meanwhile.  So the next one is half as long (64 pages at least), else
@@ -434,69 +436,84 @@ cb_flush_sweep(Relation rel, CbFlushCause cause, bool wait)
 
 /*
  * A worker first sorts it for those who read it meanwhile, if they have asked
- * for that.  True: there is more to sort.
+ * for that.  True: there is more to sort.  If there is no room they go without, so
+ * it shall be swept soon (B4_ASKED).
  */
 static bool
 cb_sweep_build_copy(Relation rel, CbBucketSet *set)
 {
 	CbKeyDesc	kd;
 	CbPos		from;
+	CbSharedEnd end;
 
 	if (set->copy.asked_at == 0 || cb_set_attachment(set, rel, &from) == 0)
 		return false;
-	set->copy.asked_at = 0;		/* after an error, too: then it is swept */
+	set->copy.asked_at = 0;		/* after an error, too */
 	cb_key_init(&kd, rel);
-	if (cb_shared_extend(&kd, from, CB_WORKER_SLICE_MS) != CB_SHARED_PAUSED)
-		return false;
-	set->copy.asked_at = cb_clock_now();
-	return true;
+	end = cb_shared_extend(&kd, from, CB_WORKER_SLICE_MS);
+	if (end == CB_SHARED_PAUSED)
+		set->copy.asked_at = cb_clock_now();
+	else if (end == CB_SHARED_NOT_NOW)
+		cb_store_relaxed(&set->hurry, 1);
+	return end == CB_SHARED_PAUSED;
 }
 
 /*
  * Is there something that lay in the journal before the index got its buckets,
- * and shall a worker come for it now?  The bucket set need not be locked: a hint.
+ * and shall a worker come for it now, if there are any?  The bucket set need not be locked: a hint.
  */
 bool
 cb_flush_before_is_due(CbBucketSet *set)
 {
-	return cb_load_relaxed(&set->tail) < set->from && cb_workers != NULL &&
-		!cb_failing_waits(&set->failing) &&
-		(set->copy.asked_at != 0 || cb_load_relaxed(&set->hurry) != 0 ||
-		 pg_atomic_read_u64(&cb_workers->sweep_at) <= (uint64) cb_clock_now());
+	if (!cb_flush_before_is_left(set) || cb_failing_waits(&set->failing))
+		return false;
+	return cb_workers == NULL || set->copy.asked_at != 0 || cb_load_relaxed(&set->hurry) != 0 ||
+		CbPosSeq(set->from) - CbPosSeq(cb_load_relaxed(&set->tail)) < CB_SWEEP_MIN_PAGES ||
+		pg_atomic_read_u64(&cb_workers->sweep_at) <= (uint64) cb_clock_now();
 }
 
 /*
  * Moves what lay in the journal before the index got its buckets, unless
- * somebody else is at it: as cb_flush_sweep(), without waiting.
+ * somebody else is at it: as cb_flush_sweep(), without waiting.  By a session, if no
+ * worker will come for it, or it is in a hurry.
  */
 void
 cb_flush_before(Relation rel, CbBucketSet *set)
 {
 	CbSweep		sweep = {.rel = rel,.cause = CB_FLUSH_DELAY};
 
-	if (cb_load_acquire(&set->tail) < set->from)
+	if (cb_flush_before_is_left(set) &&
+		(cb_workers == NULL || cb_load_relaxed(&set->hurry) != 0))
 		(void) cb_sweep_locked(&sweep, false);
 }
 
 /*
- * Workers rest when they have swept for so long, in microseconds, in all; so many
- * times as long.
+ * Workers rest when they have swept for a turn, in microseconds, of them all: so
+ * many times as long, for which so much counts at most.
  */
 #define CB_SWEEP_TURN_US		500000
+#define CB_SWEEP_MAX_US			10000000
 #define CB_SWEEP_REST			19
 
-/* A worker has swept a piece, since then. */
+/*
+ * A worker has swept a piece, since then, with success.  The launcher shall look when
+ * the rest is over.
+ */
 static void
 cb_sweep_note_worked(CbBucketSet *set, TimestampTz began)
 {
 	TimestampTz now = cb_clock_now();
 	uint64		swept = pg_atomic_add_fetch_u64(&cb_workers->swept, now - began);
+	uint64		until = now + CB_SWEEP_REST * Min(swept, CB_SWEEP_MAX_US);
 
-	cb_store_relaxed(&set->hurry, 0);	/* who publishes will say so again */
+	cb_store_relaxed(&set->hurry, 0);	/* who is in a hurry will say so again */
+	cb_failing_forget(&set->failing);
 	if (swept < CB_SWEEP_TURN_US)
 		return;
 	pg_atomic_write_u64(&cb_workers->swept, 0);
-	pg_atomic_write_u64(&cb_workers->sweep_at, now + CB_SWEEP_REST * swept);
+	if (until > pg_atomic_read_u64(&cb_workers->sweep_at))
+		pg_atomic_write_u64(&cb_workers->sweep_at, until);
+	cb_queue_wake_launcher();
 }
 
 /*
@@ -515,7 +532,7 @@ cb_flush_some_before(Relation rel, CbBucketSet *set)
 	.spill = true};
 	TimestampTz began = cb_clock_now();
 
-	if (cb_load_acquire(&set->tail) >= set->from)
+	if (!cb_flush_before_is_left(set))
 		return false;
 	if (cb_sweep_build_copy(rel, set))
 		return true;

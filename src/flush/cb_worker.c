@@ -387,7 +387,7 @@ cb_worker_flush_bucket(Relation rel, CbBucketSet *set, const CbRequest *request)
 
 	if (attach_id == 0)
 		return;
-	if (!cb_failing_waits(&set->failing))
+	if (cb_flush_before_is_left(set) && !cb_failing_waits(&set->failing))
 		done = !cb_flush_some_before(rel, set) && !cb_waiter_is_there();
 	if (done && cb_worker_is_wanted(set, request))
 	{
@@ -446,7 +446,7 @@ cb_worker_fill(Relation rel, CbBucketSet *set, uint32 bucket)
 
 	if (cb_failing_waits(&set->filling) ||
 		cb_set_attachment(set, rel, &from) == 0 ||
-		cb_load_relaxed(&set->tail) < from)
+		cb_flush_before_is_left(set))
 		return;
 	cb_worker_failing = &set->filling;
 	if (cb_worker_fill_filter(rel))
@@ -515,7 +515,9 @@ cb_worker_flush_index(void)
 	cb_waiter_begin(target.indexoid);
 	if (cb_set_find(rel) == target.set)
 		more = cb_worker_flush_as_owner(rel, &target);
-	if (!waits && !cb_waiter_is_there())
+
+	/* while a sweep is left, it forgets */
+	if (!waits && !cb_waiter_is_there() && !cb_flush_before_is_left(target.set))
 		cb_failing_forget(&target.set->failing);
 	relation_close(rel, NoLock);	/* the lock goes with the transaction */
 	return more;

@@ -289,6 +289,13 @@ MECHANISMS = [
                 "might never end",
         runs=["--scale 0.6 restart-alter"]),
     Mechanism(
+        "sweep-rest", src=70, tests=45,
+        title="workers rest from sweeps behind a start",
+        checks="B4_HURRY; a part of tap 068",
+        buys="look-ups in the minute after a crash: `restart-copy`",
+        leaning="nothing",
+        runs=["--scale 0.6 restart-copy"]),
+    Mechanism(
         "dead-entries", src=781, tests=685,
         title="dead entries deleted when a leaf is full",
         checks="U6_ASK, U6_HORIZON, U6_DROPPED, U6_PAUSE, A11_DEAD; regress dead_entries, isolation "
