@@ -225,8 +225,8 @@ typedef struct CbBucketSet
 	cb_atomic32 nunchanged;		/* that are new versions; hints */
 	cb_atomic32 npaused;		/* flushes that do not ask the table; a hint */
 	CbSweepPlace sweep_place;	/* where to go on with a sweep */
-	cb_atomic32 hurry;			/* 1: workers shall sweep what lies below
-								 * "from" at once, as the journal is long */
+	cb_atomic32 hurry;			/* 1: what lies below "from" is to be swept
+								 * at once */
 
 	/*
 	 * Counts what writes runs, from 1 if there may be any when it is

@@ -23,9 +23,10 @@
  * copy of it.  To sweep it costs much just after a start, as no leaf is in memory,
  * and each gets a full page of WAL.  So workers give a twentieth of their time to
  * that, all of them together:  when they have swept for a while they rest from it.
- * An index is in a hurry, and swept at once, if its journal is too long, if the pool
- * has no room for the copy, or if that leaves too little for buckets; and what is
- * one piece at most is swept as well, so that many short journals need no time.
+ * An index is in a hurry, and swept at once, to the end, if its journal is too long,
+ * if the pool has no room for the copy, or if that leaves too little for buckets.
+ * What is one piece at most is swept as well, so that many short journals need no
+ * time.
  *
  * If a piece gives way it is sorted anew the next time, and not looked for
  * others meanwhile.  So the next one is half as long (64 pages at least), else
@@ -460,22 +461,24 @@ cb_sweep_build_copy(Relation rel, CbBucketSet *set)
 
 /*
  * Is there something that lay in the journal before the index got its buckets,
- * and shall a worker come for it now, if there are any?  The bucket set need not be locked: a hint.
+ * and shall a worker come for it now, if there are any?  The bucket set need not be
+ * locked: a hint.
  */
 bool
 cb_flush_before_is_due(CbBucketSet *set)
 {
 	if (!cb_flush_before_is_left(set) || cb_failing_waits(&set->failing))
 		return false;
-	return cb_workers == NULL || set->copy.asked_at != 0 || cb_load_relaxed(&set->hurry) != 0 ||
+	return cb_workers == NULL || set->copy.asked_at != 0 ||
+		cb_load_relaxed(&set->hurry) != 0 ||
 		CbPosSeq(set->from) - CbPosSeq(cb_load_relaxed(&set->tail)) < CB_SWEEP_MIN_PAGES ||
 		pg_atomic_read_u64(&cb_workers->sweep_at) <= (uint64) cb_clock_now();
 }
 
 /*
  * Moves what lay in the journal before the index got its buckets, unless
- * somebody else is at it: as cb_flush_sweep(), without waiting.  By a session, if no
- * worker will come for it, or it is in a hurry.
+ * somebody else is at it: as cb_flush_sweep(), without waiting.  By a session where
+ * no worker serves, unless there are any and it is in no hurry.
  */
 void
 cb_flush_before(Relation rel, CbBucketSet *set)
@@ -506,7 +509,6 @@ cb_sweep_note_worked(CbBucketSet *set, TimestampTz began)
 	uint64		swept = pg_atomic_add_fetch_u64(&cb_workers->swept, now - began);
 	uint64		until = now + CB_SWEEP_REST * Min(swept, CB_SWEEP_MAX_US);
 
-	cb_store_relaxed(&set->hurry, 0);	/* who is in a hurry will say so again */
 	cb_failing_forget(&set->failing);
 	if (swept < CB_SWEEP_TURN_US)
 		return;
