@@ -97,6 +97,21 @@ cb_read_reserve(CbReader *reader, Size len)
 	return (char *) cb_sorted_entry(reader->sorted, reader->pos);
 }
 
+/* Takes an entry of the page, at an offset in it. */
+static void
+cb_read_take(const CbKeyDesc *kd, CbReader *reader, IndexTuple itup, uint32 off)
+{
+	CbPos		pos = CbPosMake(reader->walk.seq, off);
+
+	if (!cb_page_is_row_tid(&itup->t_tid))
+		cb_report_corrupt(kd->rel, reader->walk.block,
+						  "The journal entry at %u has no valid TID.", off);
+	if (reader->sorted != NULL)
+		cb_sorted_add(kd, reader->sorted, pos);
+	else
+		cb_read_add_entry(kd, reader, itup, pos);
+}
+
 /*
  * Take the entries out of a copy of the page's bytes from offset off on.  Raises
  * an error if they do not add up (C17), or a value cannot be hashed or
@@ -118,15 +133,8 @@ cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			cb_report_corrupt(kd->rel, reader->walk.block,
 							  "The journal entry at %u is longer than the page.",
 							  (unsigned) (off + at));
-		if (!cb_page_is_row_tid(&itup->t_tid))
-			cb_report_corrupt(kd->rel, reader->walk.block,
-							  "The journal entry at %u has no valid TID.",
-							  (unsigned) (off + at));
-		if (reader->sorted != NULL)
-			cb_sorted_add(kd, reader->sorted, CbPosMake(reader->walk.seq, off + at));
-		else if (cb_read_wants(kd, reader, itup))
-			cb_read_add_entry(kd, reader, itup,
-							  CbPosMake(reader->walk.seq, off + at));
+		if (cb_read_wants(kd, reader, itup))
+			cb_read_take(kd, reader, itup, off + at);
 		at += size;
 	}
 }
