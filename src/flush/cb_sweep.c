@@ -490,13 +490,14 @@ cb_flush_before(Relation rel, CbBucketSet *set)
 		(void) cb_sweep_locked(&sweep, false);
 }
 
-/*
- * Workers rest when they have swept for a turn, in microseconds, of them all: so
- * many times as long, for which so much counts at most.
- */
+/* workers rest when all of them together have swept for so many microseconds, */
 #define CB_SWEEP_TURN_US		500000
-#define CB_SWEEP_MAX_US			10000000
+
+/* so many times as long as they have swept, */
 #define CB_SWEEP_REST			19
+
+/* of which no more than this counts */
+#define CB_SWEEP_MAX_US			10000000
 
 /*
  * A worker has swept a piece, since then, with success.  The launcher shall look when

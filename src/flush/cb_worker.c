@@ -516,7 +516,7 @@ cb_worker_flush_index(void)
 	if (cb_set_find(rel) == target.set)
 		more = cb_worker_flush_as_owner(rel, &target);
 
-	/* while a sweep is left, it forgets */
+	/* what a sweep has failed at, a sweep forgets (cb_sweep.c) */
 	if (!waits && !cb_waiter_is_there() && !cb_flush_before_is_left(target.set))
 		cb_failing_forget(&target.set->failing);
 	relation_close(rel, NoLock);	/* the lock goes with the transaction */
