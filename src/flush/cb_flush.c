@@ -826,8 +826,9 @@ cb_flush_after_publish(Relation rel, const CbPublishResult *result,
 	CbBucketSet *set = result->set;
 	uint64		attach_id = result->attach_id;
 
-	if (cb_flush_is_too_long(result) ||
-		(result->pressed && set->copy.ncomponents > 0))
+	if (cb_flush_before_is_left(set) &&
+		(cb_flush_is_too_long(result) ||
+		 (result->pressed && set->copy.ncomponents > 0)))
 		cb_store_relaxed(&set->hurry, 1);
 	if (cb_queue_is_served())
 	{

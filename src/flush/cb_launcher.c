@@ -545,10 +545,12 @@ static long
 cb_launcher_request_due(TimestampTz *looked_at)
 {
 	TimestampTz now = cb_clock_now();
-	int			interval = cb_launcher_knows_unswept() ?
-		Min(cb_max_delay / 2, CB_LAUNCHER_SWEEP_MS) : cb_max_delay / 2;
-	TimestampTz due = TimestampTzPlusMilliseconds(*looked_at, interval);
+	int			interval = cb_max_delay / 2;
+	TimestampTz due;
 
+	if (cb_launcher_knows_unswept())
+		interval = Min(interval, CB_LAUNCHER_SWEEP_MS);
+	due = TimestampTzPlusMilliseconds(*looked_at, interval);
 	if (due <= now)
 	{
 		cb_launcher_request_old();

@@ -54,6 +54,22 @@ sub visited
 	});
 }
 
+# Stops and starts the server; then a worker waits at a test point until the prepared
+# transaction 'hold' ends, and none that comes later.
+sub hold_worker
+{
+	my ($db, $mode, $point) = @_;
+
+	$node->safe_psql($db, "BEGIN; SELECT pg_advisory_xact_lock(8); PREPARE TRANSACTION 'hold'");
+	$node->append_conf('postgresql.conf', "cache_batch.test_points = '$point=wait:8'");
+	$node->stop($mode);
+	$node->start;
+	$node->poll_query_until($db, q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)) or die;
+	$node->append_conf('postgresql.conf', "cache_batch.test_points = ''");
+	$node->reload;
+	return;
+}
+
 sub log_from { return slurp_file($node->logfile, $_[0]); }
 
 $node->safe_psql('postgres', 'CREATE DATABASE other; CREATE DATABASE empty');
@@ -126,12 +142,7 @@ SKIP:
 	skip 'needs a build with TESTPOINTS=1', 2 unless $points;
 	make_table('copy', 'e');
 	insert_ids($node, 'copy', 'c', 8001, 1000);
-	$node->safe_psql('copy', "BEGIN; SELECT pg_advisory_xact_lock(8); PREPARE TRANSACTION 'hold'");
-	$node->append_conf('postgresql.conf', "cache_batch.test_points = 'worker-visit=wait:8'");
-	$node->restart;
-	$node->poll_query_until('copy', q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)) or die;
-	$node->append_conf('postgresql.conf', "cache_batch.test_points = ''");
-	$node->reload;
+	hold_worker('copy', 'fast', 'worker-visit');
 	$node->safe_psql('copy', q(SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted));
 	$node->safe_psql('copy', "ROLLBACK PREPARED 'hold'");
 	ok(wait_until(sub { waiting($node, 'copy') =~ /\|1$/ }), 'where a worker was ended another one goes on behind it');
@@ -158,21 +169,15 @@ SKIP:
 	# Bytes left when one piece of three was swept, in so many seconds.
 	my $sweep_piece = sub {
 		my ($table, $seconds) = @_;
-		my $held = q(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted);
 
 		$node->safe_psql('postgres', "CREATE TABLE $table (id bigint, k bigint);
 			INSERT INTO $table SELECT i, hashint8extended(i, 1) FROM generate_series(1, 300000) i;
 			CREATE INDEX ${table}_k ON $table USING cachebatch (k)");
 		insert_ids($node, 'postgres', $table, 300001, 120000);
-		$node->safe_psql('postgres', "BEGIN; SELECT pg_advisory_xact_lock(9); PREPARE TRANSACTION 'piece'");
-		$node->append_conf('postgresql.conf', "cache_batch.test_points = 'sweep-read=wait:9'");
-		crash_restart($node);
-		wait_until(sub { $node->safe_psql('postgres', $held) > 0 }) or die;
-		$node->append_conf('postgresql.conf', "cache_batch.test_points = ''");
-		$node->reload;
+		hold_worker('postgres', 'immediate', 'sweep-read');
 		sleep $seconds;
 		my $before = $node->safe_psql('postgres', $journal);
-		$node->safe_psql('postgres', "ROLLBACK PREPARED 'piece'");
+		$node->safe_psql('postgres', "ROLLBACK PREPARED 'hold'");
 		wait_until(sub { $node->safe_psql('postgres', $journal) < $before }) or die;
 		wait_until(sub { $node->safe_psql('postgres', $busy) == 0 }) or die;
 		return $node->safe_psql('postgres', $journal);
