@@ -514,8 +514,7 @@ cb_sweep_note_worked(CbBucketSet *set, TimestampTz began)
 	if (swept < CB_SWEEP_TURN_US)
 		return;
 	pg_atomic_write_u64(&cb_workers->swept, 0);
-	if (until > pg_atomic_read_u64(&cb_workers->sweep_at))
-		pg_atomic_write_u64(&cb_workers->sweep_at, until);
+	cb_worker_raise(&cb_workers->sweep_at, until);
 	cb_queue_wake_launcher();
 }
 

@@ -79,17 +79,6 @@ cb_throttle_begin(CbThrottle *throttle)
 	throttle->scans_before = cb_load_relaxed(&cb_pool->scans);
 }
 
-/* All pause until then at least. */
-static void
-cb_throttle_extend(uint64 until)
-{
-	uint64		old = pg_atomic_read_u64(&cb_workers->pause_until);
-
-	while (old < until &&
-		   !pg_atomic_compare_exchange_u64(&cb_workers->pause_until, &old, until))
-		;
-}
-
 /*
  * If the worker has more to do, all workers pause for the scans that began in
  * its time: scan_delay for each, but CB_THROTTLE_FACTOR times what was worked
@@ -110,7 +99,8 @@ cb_throttle_end(CbThrottle *throttle, bool more)
 					(double) throttle->worked * CB_THROTTLE_FACTOR);
 		if (pause < CB_THROTTLE_MIN_US)
 			return;
-		cb_throttle_extend(now + (int64) Min(pause, CB_THROTTLE_MAX_US));
+		cb_worker_raise(&cb_workers->pause_until,
+						 now + (int64) Min(pause, CB_THROTTLE_MAX_US));
 	}
 	throttle->worked = 0;
 	throttle->scans = 0;

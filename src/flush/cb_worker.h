@@ -95,6 +95,16 @@ typedef struct CbWorkers
 /* NULL if there are no buckets or max_workers is 0 */
 extern CbWorkers *cb_workers;
 
+/* A time for all workers becomes this one, unless it is later already. */
+static inline void
+cb_worker_raise(pg_atomic_uint64 *at, uint64 to)
+{
+	uint64		old = pg_atomic_read_u64(at);
+
+	while (old < to && !pg_atomic_compare_exchange_u64(at, &old, to))
+		;
+}
+
 /* ---------- cb_queue.c ---------- */
 
 /* The place of a database; -1: it has none, or there is none to be had. */
