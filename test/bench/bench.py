@@ -49,11 +49,11 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest
            work_reads.Churn, work_reads.Grown, work_reads.Skip, work_reads.AnyBig,
            work_keys.Keys, work_parallel.Parallel, work_upkeep.CreateIndex, work_upkeep.Vacuum, work_upkeep.CopyKeys,
            work_upkeep.Restart, work_upkeep.RestartAlter, work_upkeep.Compactor,
-           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd,
+           work_upkeep.Logical, work_upkeep.Size, work_crowd.Crowd, work_crowd.Reader,
            work_serial.Serializable, work_standby.Standby,
            work_standby.Replay, work_standby.RestartCopy, work_standby.TightReplay,
            work_tight.Ingest,
-           work_tight.Zipf, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
+           work_tight.Zipf, work_tight.Grid, work_tight.GridCold, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum, work_unique.Copy, work_unique.Conflict, work_unique.TightUnique]
 
 # what runs when nothing is named: the acceptance figures and one step aside

@@ -36,6 +36,19 @@ KEY_KINDS = {
     "float8": [("float8", HASH + "::float8 / 7")],
 }
 
+# of the grid beyond memory: data by memory, theta, and of ten statements so many look-ups
+GRID_SIZES = [1, 2, 4, 8]
+GRID_THETAS = [0.5, 0.75, 0.99, 1.25, 1.5]
+GRID_READS = [10, 9, 5]
+GRID_INDEX_ONLY = "8x 0.99 index-only"
+
+
+def grid_cells():
+    """(data by memory, theta, look-ups of ten statements, state) of each."""
+    return [(size, theta, reads, f"{size}x {theta} {10 * reads}%")
+            for size in GRID_SIZES for theta in GRID_THETAS for reads in GRID_READS]
+
+
 ENTRY = 20          # bytes in the pool of an entry with a bigint key
 ROW = 200           # bytes of a row in table and one index, with some to spare
 

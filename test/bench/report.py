@@ -105,6 +105,11 @@ LIMITS = [
           ("look-ups beside btree's rate (aim 1.5)", "look-ups-paced", "tps", ">=", 0.8))],
     ("confined, zipfian, 1 index: tps (aim 4)", "tight-zipf-1", "", "tps", ">=", 1.5),
     ("confined, zipfian, 4 indexes: tps (aim 8)", "tight-zipf-4", "", "tps", ">=", 3.0),
+    *[(f"confined, {state} of {cells}", name, state, "tps", ">=", 0.95)
+      for name, cells in (("tight-grid", "the grid"), ("tight-grid-cold", "the grid, packed"))
+      for _, _, _, state in data.grid_cells()],
+    *[(f"confined, {data.GRID_INDEX_ONLY}{packed} (aim 5)", name, data.GRID_INDEX_ONLY, "tps", ">=", 3)
+      for name, packed in (("tight-grid", ""), ("tight-grid-cold", ", packed"))],
     ("first read of 0.01 % of a cold index (ms)", "tight-cold", "0.01 %", "first_query_ms",
      "<=", 1.0),
     ("first read of 1 % of a cold index (ms)", "tight-cold", "1 %", "first_query_ms", "<=", 1.0),
@@ -121,6 +126,8 @@ LIMITS = [
 OWN = [
     ("CPU an index entry at 100 M rows, of that at 1 M (aim 1.5)", "cpu_us_per_entry",
      ("tight-cpu-100", ""), ("tight-cpu-1", ""), "<=", 2.5),
+    ("a reader's CPU a look-up beside a writer, of alone", "cpu_us_per_row",
+     ("reader", "beside"), ("reader", "alone"), "<=", 1.05),
     ("hot reads with cold leaves packed, of those without", "tps",
      ("tight-hot", "on"), ("tight-hot", "off"), ">=", 0.98),
     *[(f"replay, {n} index{'' if n == 1 else 'es'}: rows/s, of what the primary took", "rows_per_s",

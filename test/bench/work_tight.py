@@ -14,6 +14,12 @@ tight-zipf-N     point look-ups of zipfian rows (theta 0.99) and 1-row INSERTs o
                  Before that the same, untimed, for as long, till caches hold
                  what such work leaves in them, and the range buffers that
                  batches have filled are merged
+tight-grid       point look-ups of zipfian rows, theta 0.5 to 1.5, all of the
+                 statements, 90 or 50 % of them, the others 1-row INSERTs of random
+                 keys; table and btree's index as large as memory, 2, 4 and 8 times
+                 ("8x 0.99 90%"); and look-ups from the index alone.  Half as long
+                 untimed before each.  25 million rows
+tight-grid-cold  the same with all of our index packed before, and cold_threshold 1 %
 tight-cpu-M      server CPU of batches, two pools of entries at most, with M (1
                  or 100) million rows to begin with, 1 index, 192 MB
 tight-cold       first reads of ranges of the key, from the index alone, all of it
@@ -27,8 +33,8 @@ tight-vacuum-K   VACUUM after DELETE of the last hundredth of the rows, the inde
 Memory is that of the whole server and of the operating system's cache of its
 files.  Seven tenths of the rows are there when the indexes are made; the others
 are inserted then, by a server with the same buffers as the measured one but not
-confined, so trees and buffers are settled.  Only tight-cold, tight-hot and
-tight-vacuum have been vacuumed after that, and nothing is flushed but by the
+confined, so trees and buffers are settled.  Only tight-grid, tight-cold,
+tight-hot and tight-vacuum have been vacuumed after that, and nothing is flushed but by the
 server itself.  Each measured server starts from a copy with nothing cached.
 Before ingest it takes batches, untimed, for a third of --seconds, or longer if
 those are less than two pools.  Beside the figures of all workloads there are
@@ -57,12 +63,15 @@ POINT = (f"\\set i random(1, :n)\nSELECT id FROM {{table}} WHERE k1 = "
          f"{data.key('uniform', 1, ':i::bigint')};\n")
 HOT = ("\\set k random(0, 144115188075855872)\n"
        "SELECT k1 FROM events WHERE k1 >= :k ORDER BY k1 LIMIT 1;\n")
-# Gray's generator; a multiplication spreads the ranks over the table
-ZIPF = f"""\\set u random(0, 999999999) / 1000000000.0
+# ranks of zipfian rows: Gray's generator, and pgbench's, which has it above 1 only
+GRAY = """\\set u random(0, 999999999) / 1000000000.0
 \\set r case when :u * :zeta < 1 then 1 when :u * :zeta < :second then 2 \\
 else 1 + int(:n * pow(:eta * :u - :eta + 1, :alpha)) end
-\\set z 1 + :r * 2654435761 % :n
-SELECT id FROM {{table}} WHERE k1 = {data.key('uniform', 1, ':z::bigint')};
+"""
+STEEP = "\\set r random_zipfian(1, :n, :theta)\n"
+# a multiplication spreads the ranks over the table
+RANKED = f"""\\set z 1 + :r * 2654435761 % :n
+SELECT {{what}} FROM {{table}} WHERE k1 = {data.key('uniform', 1, ':z::bigint')};
 """
 THETA = 0.99
 HOT_TURNS = 9
@@ -408,21 +417,90 @@ class Zipf(Tight):
         return [dict(drive.latencies(times), tps=tps, **size)]
 
     def mix(self, feed, table, seconds):
-        n, alpha = self.shape.rows, 1 / (1 - THETA)
-        eta = (1 - (2 / n) ** (1 - THETA)) / (1 - zeta(2) / zeta(n))
-        return drive.pgbench(
-            feed.cluster, [ZIPF.format(table=table), insert1(self.shape)],
-            seconds=max(1, int(seconds)), log=True, options=PLAN,
-            variables={"i": feed.take(10 ** 8), "n": n, "zeta": zeta(n), "eta": eta,
-                       "second": zeta(2), "alpha": alpha})
+        return zipfian(feed, [look_up(THETA, "id", table), insert1(self.shape)], THETA, seconds)
 
 
-def zeta(n):
-    """Sum of 1 / i ^ THETA up to n; from 1000 on by its integral."""
+def look_up(theta, what, table="events"):
+    """pgbench script: a row by its key, for zipfian()."""
+    return (GRAY if theta < 1 else STEEP) + RANKED.format(what=what, table=table)
+
+
+def zipfian(feed, scripts, theta, seconds):
+    """Runs scripts of look_up() and insert1() in turn: as drive.pgbench()."""
+    n = feed.shape.rows
+    variables = {"i": feed.take(10 ** 8), "n": n, "theta": theta}
+    if theta < 1:
+        variables.update(zeta=zeta(n, theta), second=zeta(2, theta), alpha=1 / (1 - theta),
+                         eta=(1 - (2 / n) ** (1 - theta)) / (1 - zeta(2, theta) / zeta(n, theta)))
+    return drive.pgbench(feed.cluster, scripts, seconds=max(1, int(seconds)), log=True,
+                         options=PLAN, variables=variables)
+
+
+def zeta(n, theta):
+    """Sum of 1 / i ^ theta, below 1, up to n; from 1000 on by its integral."""
     exact = min(n, 1000)
-    head = sum(i ** -THETA for i in range(1, exact + 1))
-    return head + (n ** (1 - THETA) - exact ** (1 - THETA)) / (1 - THETA) \
-        + (n ** -THETA - exact ** -THETA) / 2
+    head = sum(i ** -theta for i in range(1, exact + 1))
+    return head + (n ** (1 - theta) - exact ** (1 - theta)) / (1 - theta) \
+        + (n ** -theta - exact ** -theta) / 2
+
+
+GRID_ROW = 72       # bytes of the table and of btree's pages a row
+
+
+class Grid(Tight):
+    """DeBrabant's: data of several times the memory, and how unequally rows are wanted."""
+
+    kept = "vacuumed"
+    more = {}
+
+    def __init__(self, bench, name):
+        super().__init__(bench, name, self.of_memory(bench, data.GRID_SIZES[-1]))
+
+    @staticmethod
+    def names():
+        return ["tight-grid"]
+
+    def of_memory(self, bench, size):
+        rows = 25_000_000
+        return Shape(rows, LIFE + rows * GRID_ROW // size // 2 ** 20, 1, bench.args.tight_scale)
+
+    def phases(self, method, repeat):
+        found = []
+        for size in data.GRID_SIZES:
+            self.shape = self.of_memory(self.bench, size)
+            cluster = self.start(method, **(self.more if method == "cachebatch" else {}))
+            feed = Feed(cluster, self.shape)
+            self.read_all(cluster)
+            for _, theta, reads, state in (cell for cell in data.grid_cells() if cell[0] == size):
+                scripts = reads * [look_up(theta, "id")] + (10 - reads) * [insert1(self.shape)]
+                found.append(self.cell(feed, scripts, theta, state))
+            if size == data.GRID_SIZES[-1]:
+                found.append(self.cell(feed, [look_up(0.99, "k1")], 0.99, data.GRID_INDEX_ONLY))
+            self.end(cluster)
+        return found
+
+    def read_all(self, cluster):
+        """The table and its index, once, in their order."""
+        for what in ("sum(id)", "count(k1)"):
+            cluster.sql(f"SELECT {what} FROM events", "-c enable_bitmapscan=off" +
+                        (" -c enable_seqscan=off" if what == "count(k1)" else ""))
+
+    def cell(self, feed, scripts, theta, state):
+        """Half as long untimed before it."""
+        zipfian(feed, scripts, theta, self.seconds / 2)
+        tps, times = zipfian(feed, scripts, theta, self.seconds)
+        return dict(drive.latencies(times), tps=tps, state=state)
+
+
+class GridCold(Grid):
+    """The same with all leaves packed before, and by workers where they become cold."""
+
+    kept = "compacted"
+    more = {"cache_batch.cold_threshold": "1%"}
+
+    @staticmethod
+    def names():
+        return ["tight-grid-cold"]
 
 
 class Cpu(Tight):
