@@ -553,12 +553,12 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
 	CbCachedTuple tuple;
-	BlockNumber leaf;
+	CbCachedLeaf leaf;
 	CbScanItem *item;
 
 	if (!cb_window_find_cached(scan, &tuple, &leaf))
 		return false;
-	cb_heat_note(scan->indexRelation, leaf, CB_HEAT_READ);
+	cb_heat_note(scan->indexRelation, leaf.block, CB_HEAT_READ);
 	cb_stat_add(scan->indexRelation, CB_STAT_CACHED_READS, 1);
 	so->counts.cached++;
 	item = &window->items[window->nitems++];
@@ -573,8 +573,10 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	window->buf = InvalidBuffer;
 	window->cached_attach_id = so->view.attach_id;
 	window->cached_hash = so->view.hash;
+	window->cached_leaf = leaf;
 	window->valid = true;
 	*more = cb_window_goes_to_next_point(so, ForwardScanDirection);
+	CB_TEST_POINT("scan-cached");
 	return true;
 }
 
@@ -644,6 +646,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	window->nkilled = 0;
 	window->goes = false;
 	window->cached_attach_id = 0;
+	window->cached_leaf.block = InvalidBlockNumber;
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
 	{

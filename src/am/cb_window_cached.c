@@ -12,11 +12,11 @@
  *	- found nothing for it in the upper tiers, which it looked at before, and
  *	  what it looked at reaches beyond the value;
  *	- needs no pin on the leaf: who holds the snapshot may meet a TID whose row
- *	  has gone, as with any leaf that has been copied;
+ *	  has gone, as with any leaf that has been copied.  An index-only scan asks
+ *	  the visibility map, and after that whether the leaf is as it was (I8);
  *	- may leave out what others found dead to everyone.
  *
- * So it is for MVCC snapshots, not for index-only scans, and for logged
- * indexes.  It is not for recovery, whose redo counts no changes, nor for who
+ * So it is for MVCC snapshots, and for logged indexes.  It is not for recovery, whose redo counts no changes, nor for who
  * began in it, as they must not leave out what is marked dead; nor with
  * old_snapshot_threshold, as the leaf's LSN is not looked at.  Dead marks are
  * not counted: a scan that finds the row dead to everyone takes the entry out.
@@ -47,7 +47,7 @@ cb_window_may_be_cached(IndexScanDesc scan)
 	return cb_entry_cache_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
 		so->keys.space.columns[0].nconds == 1 &&
 		IndexRelationGetNumberOfKeyAttributes(rel) == 1 &&
-		!scan->xs_want_itup && IsMVCCSnapshot(scan->xs_snapshot) &&
+		IsMVCCSnapshot(scan->xs_snapshot) &&
 		RelationNeedsWAL(rel) && scan->ignore_killed_tuples &&
 		!RecoveryInProgress() && !OldSnapshotThresholdActive();
 }
@@ -93,7 +93,7 @@ cb_window_has_whole_value(IndexScanDesc scan)
  * *tuple gets a copy.  No page is read.  Comparison functions run.
  */
 bool
-cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple, BlockNumber *leaf)
+cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple, CbCachedLeaf *leaf)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 

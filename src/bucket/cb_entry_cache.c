@@ -158,7 +158,7 @@ cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber lea
  */
 bool
 cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash, CbCachedTuple *tuple,
-					BlockNumber *leaf)
+					CbCachedLeaf *leaf)
 {
 	CbCacheItem item;
 
@@ -168,8 +168,19 @@ cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash, CbCachedTuple *
 	if (cb_rel_changes(rel, item.block) != item.changes)
 		return false;
 	memcpy(tuple, item.data, sizeof(item.data));
-	*leaf = item.block;
+	*leaf = (CbCachedLeaf) {.block = item.block,.changes = item.changes};
 	return true;
+}
+
+/*
+ * Has the leaf that an entry was found for still not changed, so that it has it?
+ * What the caller has read before was read while it had.
+ */
+bool
+cb_entry_cache_is_same(Relation rel, const CbCachedLeaf *leaf)
+{
+	pg_read_barrier();
+	return cb_rel_changes(rel, leaf->block) == leaf->changes;
 }
 
 /*

@@ -45,13 +45,21 @@ typedef union CbCachedTuple
 	uint64		words[CB_CACHESET_DATA];
 } CbCachedTuple;
 
+/* where an entry was found, and the leaf's count of changes then */
+typedef struct CbCachedLeaf
+{
+	BlockNumber block;
+	uint64		changes;
+} CbCachedLeaf;
+
 extern void cb_entry_cache_shmem_request(uint64 pool_size);
 extern void cb_entry_cache_shmem_startup(uint64 pool_size);
 extern bool cb_entry_cache_is_kept(void);
 extern void cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash,
 								BlockNumber leaf, IndexTuple itup);
 extern bool cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash,
-								CbCachedTuple *tuple, BlockNumber *leaf);
+								CbCachedTuple *tuple, CbCachedLeaf *leaf);
+extern bool cb_entry_cache_is_same(Relation rel, const CbCachedLeaf *leaf);
 extern void cb_entry_cache_drop(uint64 attach_id, uint32 hash);
 
 #endif							/* CB_ENTRY_CACHE_H */

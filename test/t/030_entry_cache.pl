@@ -22,6 +22,8 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 my %scripts = (
 	look => '\set k random_zipfian(1, 4000, 1.1)' . "\n"
 	  . "SELECT 1 / (count(t) = 1)::int FROM hs WHERE k = :k::bigint;\n" x 3,
+	alone => '\set k random_zipfian(1, 4000, 1.1)' . "\n"
+	  . "SELECT 1 / (count(k) = 1)::int FROM hs WHERE k = :k::bigint;\n" x 3,
 	update => '\set k random_zipfian(1, 4000, 1.1)' . "\n"
 	  . "UPDATE hs SET v = v + 1 WHERE k = :k::bigint;\n",
 	undo => '\set k random_zipfian(1, 4000, 1.1)' . "\n"
@@ -31,7 +33,7 @@ my %scripts = (
 	flush => "SELECT cache_batch_flush('hs_k');\n",
 	compact => "SELECT cache_batch_compact('hs_k');\n",
 	vacuum => "VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) hs;\n");
-my %weights = (look => 300, update => 60, undo => 10, add => 10, flush => 12, compact => 1, vacuum => 2);
+my %weights = (look => 200, alone => 100, update => 60, undo => 10, add => 10, flush => 12, compact => 1, vacuum => 2);
 
 foreach my $name (keys %scripts)
 {
@@ -39,7 +41,7 @@ foreach my $name (keys %scripts)
 }
 my @args = map { ('-f', "$dir/$_\@$weights{$_}") } sort keys %scripts;
 
-local $ENV{PGOPTIONS} = '-c enable_seqscan=off -c enable_bitmapscan=off -c enable_indexonlyscan=off';
+local $ENV{PGOPTIONS} = '-c enable_seqscan=off -c enable_bitmapscan=off';
 my ($out, $err);
 my $ok = IPC::Run::run([ 'pgbench', '-n', '-c', '5', '-t', '2500', @args, $node->connstr('postgres') ],
 	'>', \$out, '2>', \$err);
