@@ -148,6 +148,60 @@ FETCH BACKWARD c;
 FETCH c;
 COMMIT;
 
+-- a value of two columns: both have to be asked for
+CREATE TABLE hm (id int, a int, b text, c numeric) WITH (autovacuum_enabled = off);
+CREATE INDEX hm_ab ON hm USING cachebatch (a, b) INCLUDE (c);
+INSERT INTO hm SELECT i, i % 3, 'b' || i, i FROM generate_series(1, 3000) i;
+INSERT INTO hm VALUES (-1, 7, 'a91154'), (-2, 7, 'a173620'), (-3, 7, NULL), (-4, 8, 'x'), (-5, 8, 'x');
+SELECT cache_batch_flush('hm_ab');
+CREATE TABLE hm_seen (hot bigint);
+INSERT INTO hm_seen VALUES (0);
+CREATE FUNCTION pair(x int, y text, OUT ids int[], OUT hot bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	SELECT array_agg(id ORDER BY id) INTO ids FROM hm WHERE a = x AND b = y;
+	SELECT s.cached_reads - h.hot INTO hot FROM cache_batch_stat_indexes s, hm_seen h WHERE indexrelname = 'hm_ab';
+	UPDATE hm_seen h SET hot = h.hot + pair.hot;
+END $$;
+SELECT * FROM pair(1, 'b100');
+SELECT * FROM pair(1, 'b100');
+SELECT * FROM pair(2, 'b100');
+SELECT * FROM pair(1, 'b101');
+SELECT c FROM hm WHERE a = 1::bigint AND b = 'b100';
+SELECT id FROM hm WHERE a = ANY ('{0, 1, 2}') AND b = 'b100';
+SELECT * FROM pair(1, 'b100');
+-- parts of it, and more than equality
+SELECT count(*) FROM hm WHERE a = 1;
+SELECT count(*) FROM hm WHERE a = 1 AND b >= 'b100' AND b < 'b103';
+SELECT count(*) FROM hm WHERE a = 1 AND b = 'b100' AND b > 'b';
+SELECT id FROM hm WHERE a = 7 ORDER BY b;
+SELECT id FROM hm WHERE a = 7 AND b IS NULL;
+-- values of one hash
+SELECT * FROM pair(7, 'a91154');
+SELECT * FROM pair(7, 'a173620');
+SELECT * FROM pair(7, 'a91154');
+-- two rows of a value, and one more of another
+SELECT * FROM pair(8, 'x');
+SELECT * FROM pair(8, 'x');
+INSERT INTO hm VALUES (-6, 1, 'b100');
+SELECT * FROM pair(1, 'b100');
+SELECT cache_batch_flush('hm_ab');
+SELECT * FROM pair(1, 'b100');
+SELECT count(*), sum(CASE WHEN p.ids = ARRAY[i] THEN 0 ELSE 1 END) AS wrong
+FROM generate_series(1001, 2000) i, LATERAL pair(i % 3, 'b' || i) p;
+SELECT count(*), sum(CASE WHEN p.ids = ARRAY[i] THEN 0 ELSE 1 END) AS wrong, sum(p.hot) > 500 AS hot
+FROM generate_series(1001, 2000) i, LATERAL pair(i % 3, 'b' || i) p;
+-- equal values that look otherwise
+CREATE TABLE hq (id int, a int, n numeric) WITH (autovacuum_enabled = off);
+CREATE INDEX hq_an ON hq USING cachebatch (a, n);
+INSERT INTO hq VALUES (1, 1, 1.0), (2, 1, 2.0), (3, 1, 2.00);
+SELECT cache_batch_flush('hq_an');
+SELECT id FROM hq WHERE a = 1 AND n = 1.000;
+SELECT id FROM hq WHERE a = 1 AND n = 1.000;
+SELECT id FROM hq WHERE a = 1 AND n = 1;
+SELECT id FROM hq WHERE a = 1 AND n = 2.0 ORDER BY id;
+SELECT id FROM hq WHERE a = 1 AND n = 2.0 ORDER BY id;
+SELECT cached_reads FROM cache_batch_stat_indexes WHERE indexrelname = 'hq_an';
+
 -- two zeros are one number, and what is not a number is itself
 CREATE TABLE hf (id int, k float8) WITH (autovacuum_enabled = off);
 CREATE INDEX hf_k ON hf USING cachebatch (k);

@@ -239,6 +239,7 @@ typedef struct CbScanOpaqueData
 	CbRangeBounds range;
 	CbLockedKeys locked;		/* what the scan has locked for the window, ... */
 	bool		locks_value;	/* ... or it is one value that is locked */
+	uint32		whole_hash;		/* of the window's one value of all key columns */
 
 	CbPlace		pos;			/* where the next window starts */
 	CbWindow	first;			/* cur or mark */

@@ -572,7 +572,7 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	window->copied = false;
 	window->buf = InvalidBuffer;
 	window->cached_attach_id = so->view.attach_id;
-	window->cached_hash = so->view.hash;
+	window->cached_hash = so->whole_hash;
 	window->cached_leaf = leaf;
 	window->valid = true;
 	*more = cb_window_goes_to_next_point(so, ForwardScanDirection);

@@ -4,11 +4,11 @@
  *	  Look-ups that do without the leaf: which may, and what they keep.
  *
  * A cached entry (cb_entry_cache.h) stands for all that the tree has of one
- * value.  It takes the leaf's place for a scan that
+ * value, of all key columns together.  It takes the leaf's place for a scan that
  *
- *	- wants one value of an index of one key column, and nothing else, and has
- *	  just begun: its window starts left of all entries of the value, wherever
- *	  their TIDs would put them;
+ *	- wants one value of each key column, and nothing else, and has just begun:
+ *	  its window starts left of all entries of the value, wherever their TIDs
+ *	  would put them;
  *	- found nothing for it in the upper tiers, which it looked at before, and
  *	  what it looked at reaches beyond the value;
  *	- needs no pin on the leaf: who holds the snapshot may meet a TID whose row
@@ -29,7 +29,54 @@
 
 #include "access/xlog.h"
 #include "am/cb_window.h"
+#include "common/hashfn.h"
+#include "utils/datum.h"
 #include "utils/snapmgr.h"
+
+/* The condition on a key column that has one value: that number *i. */
+static inline const CbKeyCond *
+cb_window_get_point(CbScanOpaque so, int column, int *i)
+{
+	*i = column == 0 ? so->pos.point : 0;
+	return column == 0 ? so->pos.points : so->keys.space.columns[column].conds;
+}
+
+/*
+ * Does the scan want one value of each key column, and nothing else?  Then
+ * so->whole_hash becomes the hash of them all.  The images of values are what is
+ * hashed: who asks for an equal value that looks otherwise finds nothing kept.  May
+ * raise an error (detoasting).
+ */
+static bool
+cb_window_wants_whole_value(IndexScanDesc scan)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	const CbKeySpace *space = &so->keys.space;
+
+	if (so->pos.points == NULL || space->columns[0].nconds != 1 ||
+		space->ncolumns != IndexRelationGetNumberOfKeyAttributes(scan->indexRelation))
+		return false;
+	so->whole_hash = so->view.hash;
+	for (int column = 1; column < space->ncolumns; column++)
+	{
+		const CbKeyCond *cond = space->columns[column].conds;
+		Form_pg_attribute att = TupleDescAttr(so->kd.tupdesc, column);
+		const CbKeysType *type;
+		Datum		value;
+
+		if (space->columns[column].nconds != 1 || cond->kind != CB_COND_POINTS ||
+			cond->n != 1 || cond->is_null)
+			return false;
+		type = cond->arg;
+		value = (Datum) cond->values[0];
+		if (OidIsValid(type->type) &&
+			!cb_key_convert_integer(type->operator.fn_oid, &value))
+			return false;
+		so->whole_hash = hash_combine(so->whole_hash,
+									  datum_image_hash(value, att->attbyval, att->attlen));
+	}
+	return true;
+}
 
 /*
  * Is the scan such a one, as far as it can tell before it has read the leaf?
@@ -41,13 +88,10 @@ cb_window_may_be_cached(IndexScanDesc scan)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	Relation	rel = scan->indexRelation;
 
-	if (so->pos.points == NULL || !ScanDirectionIsForward(so->pos.dir) ||
-		so->pos.bound.kind != CB_BOUND_KEYS)
+	if (!ScanDirectionIsForward(so->pos.dir) || so->pos.bound.kind != CB_BOUND_KEYS)
 		return false;
 	return cb_entry_cache_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
-		so->keys.space.columns[0].nconds == 1 &&
-		IndexRelationGetNumberOfKeyAttributes(rel) == 1 &&
-		IsMVCCSnapshot(scan->xs_snapshot) &&
+		cb_window_wants_whole_value(scan) && IsMVCCSnapshot(scan->xs_snapshot) &&
 		RelationNeedsWAL(rel) && scan->ignore_killed_tuples &&
 		!RecoveryInProgress() && !OldSnapshotThresholdActive();
 }
@@ -66,12 +110,17 @@ cb_window_ends_value(IndexScanDesc scan, IndexTuple bound)
 static bool
 cb_window_has_value(CbScanOpaque so, IndexTuple itup)
 {
-	const CbKeyCond *points = so->pos.points;
-	bool		isnull;
-	Datum		value = index_getattr(itup, 1, so->kd.tupdesc, &isnull);
+	for (int column = 0; column < so->keys.space.ncolumns; column++)
+	{
+		int			i;
+		const CbKeyCond *points = cb_window_get_point(so, column, &i);
+		bool		isnull;
+		Datum		value = index_getattr(itup, column + 1, so->kd.tupdesc, &isnull);
 
-	return !isnull &&
-		points->compare(points, (uintptr_t) value, points->values[so->pos.point]) == 0;
+		if (isnull || points->compare(points, (uintptr_t) value, points->values[i]) != 0)
+			return false;
+	}
+	return true;
 }
 
 /*
@@ -98,7 +147,7 @@ cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple, CbCachedLeaf *le
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
 	return cb_entry_cache_find(scan->indexRelation, so->view.attach_id,
-							   so->view.hash, tuple, leaf) &&
+							   so->whole_hash, tuple, leaf) &&
 		cb_window_has_whole_value(scan) &&
 		cb_window_has_value(so, &tuple->header);
 }
@@ -115,10 +164,10 @@ cb_window_keep_cached(IndexScanDesc scan)
 
 	if (window->nitems != 1 || CbScanItemIsUpper(&window->items[0]))
 		return;
-	cb_entry_cache_keep(scan->indexRelation, so->view.attach_id, so->view.hash,
+	cb_entry_cache_keep(scan->indexRelation, so->view.attach_id, so->whole_hash,
 						window->leaf.blkno, window->items[0].itup);
 	window->cached_attach_id = so->view.attach_id;
-	window->cached_hash = so->view.hash;
+	window->cached_hash = so->whole_hash;
 }
 
 /*
