@@ -53,7 +53,7 @@ CLASSES = [work_ingest.Ingest, work_ingest.Grow, work_ingest.Shards, work_ingest
            work_serial.Serializable, work_standby.Standby,
            work_standby.Replay, work_standby.RestartCopy, work_standby.TightReplay,
            work_tight.Ingest,
-           work_tight.Zipf, work_tight.Grid, work_tight.GridCold, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
+           work_tight.Zipf, work_tight.Grid, work_tight.GridCold, work_tight.Pair, work_tight.Cpu, work_tight.Cold, work_tight.Hot,
            work_tight.Vacuum, work_unique.Copy, work_unique.Conflict, work_unique.TightUnique]
 
 # what runs when nothing is named: the acceptance figures and one step aside

@@ -110,6 +110,7 @@ LIMITS = [
       for _, _, _, state in data.grid_cells()],
     *[(f"confined, {data.GRID_INDEX_ONLY}{packed} (aim 5)", name, data.GRID_INDEX_ONLY, "tps", ">=", 3)
       for name, packed in (("tight-grid", ""), ("tight-grid-cold", ", packed"))],
+    ("confined, zipfian, by two columns (aim 4)", "tight-pair", "", "tps", ">=", 2.0),
     ("first read of 0.01 % of a cold index (ms)", "tight-cold", "0.01 %", "first_query_ms",
      "<=", 1.0),
     ("first read of 1 % of a cold index (ms)", "tight-cold", "1 %", "first_query_ms", "<=", 1.0),

@@ -19,7 +19,9 @@ tight-grid       point look-ups of zipfian rows, theta 0.5 to 1.5, all of the
                  keys; table and btree's index as large as memory, 2, 4 and 8 times
                  ("8x 0.99 90%"); and look-ups from the index alone.  Half as long
                  untimed before each.  25 million rows
-tight-grid-cold  the same with all of our index packed before, and cold_threshold 1 %
+tight-pair       look-ups of zipfian rows (theta 0.99) by two columns, the index eight
+                 times the memory; batches before, and the same, untimed, for as long
+tight-grid-cold  tight-grid with all of our index packed before, and cold_threshold 1 %
 tight-cpu-M      server CPU of batches, two pools of entries at most, with M (1
                  or 100) million rows to begin with, 1 index, 192 MB
 tight-cold       first reads of ranges of the key, from the index alone, all of it
@@ -71,7 +73,7 @@ else 1 + int(:n * pow(:eta * :u - :eta + 1, :alpha)) end
 STEEP = "\\set r random_zipfian(1, :n, :theta)\n"
 # a multiplication spreads the ranks over the table
 RANKED = f"""\\set z 1 + :r * 2654435761 % :n
-SELECT {{what}} FROM {{table}} WHERE k1 = {data.key('uniform', 1, ':z::bigint')};
+SELECT {{what}} FROM {{table}} WHERE k1 = {data.key('uniform', 1, ':z::bigint')}{{more}};
 """
 THETA = 0.99
 HOT_TURNS = 9
@@ -86,11 +88,12 @@ FAST = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB",
 
 class Shape(data.Shape):
     """Rows, keys of `count` indexes k1 to kN, and MB of memory at scale 1; unique
-    is "UNIQUE" or nothing."""
+    is "UNIQUE" or nothing, more what else each index has."""
 
-    def __init__(self, rows, memory, count, scale, keys="uniform", unique=""):
+    def __init__(self, rows, memory, count, scale, keys="uniform", unique="", more=""):
         super().__init__("tight", rows, 0, max(96, int(1024 * scale)), scale)
         self.unique = unique
+        self.more = more
         self.count = count
         self.distribution = keys
         self.memory = int(LIFE + (memory - LIFE) * scale)
@@ -133,7 +136,7 @@ def template(env, shape, method, kept=""):
     kept: "vacuumed", or "compacted": that and packed as well.
     """
     key = ("tight", method, shape.distribution, shape.count, shape.rows) \
-        + ((kept,) if kept else ()) + (("unique",) if shape.unique else ())
+        + ((kept,) if kept else ()) + (("unique",) if shape.unique else ()) + (("pair",) if shape.more else ())
     return key, lambda cluster: build(env, cluster, shape, method, kept)
 
 
@@ -148,7 +151,7 @@ def build(env, cluster, shape, method, kept):
     insert(cluster, shape, 1, ready)
     if method != "heap":
         parallel(2, columns, lambda db, k: db.cursor().execute(
-            f"CREATE {shape.unique} INDEX events_{k} ON events USING {method} ({k})"), cluster.connect)
+            f"CREATE {shape.unique} INDEX events_{k} ON events USING {method} ({k}{shape.more})"), cluster.connect)
     cluster.sql("VACUUM (FREEZE, ANALYZE) events")
     cluster.stop()
     # btree's trees come out the same whatever the buffers
@@ -420,9 +423,9 @@ class Zipf(Tight):
         return zipfian(feed, [look_up(THETA, "id", table), insert1(self.shape)], THETA, seconds)
 
 
-def look_up(theta, what, table="events"):
-    """pgbench script: a row by its key, for zipfian()."""
-    return (GRAY if theta < 1 else STEEP) + RANKED.format(what=what, table=table)
+def look_up(theta, what, table="events", more=""):
+    """pgbench script: a row by its key, and more, for zipfian()."""
+    return (GRAY if theta < 1 else STEEP) + RANKED.format(what=what, table=table, more=more)
 
 
 def zipfian(feed, scripts, theta, seconds):
@@ -490,6 +493,29 @@ class Grid(Tight):
         zipfian(feed, scripts, theta, self.seconds / 2)
         tps, times = zipfian(feed, scripts, theta, self.seconds)
         return dict(drive.latencies(times), tps=tps, state=state)
+
+
+class Pair(Tight):
+    """Zipfian look-ups by two columns, the index eight times the memory."""
+
+    def __init__(self, bench, name):
+        rows = 25_000_000
+        super().__init__(bench, name, Shape(rows, rows * (BTREE_ENTRY + 8) // 8 // 2 ** 20, 1,
+                                            bench.args.tight_scale, more=", id"))
+
+    @staticmethod
+    def names():
+        return ["tight-pair"]
+
+    def phases(self, method, repeat):
+        cluster = self.start(method)
+        feed = Feed(cluster, self.shape)
+        self.warm(feed)
+        scripts = [look_up(THETA, "id", more=" AND id = :z")]
+        zipfian(feed, scripts, THETA, self.seconds)
+        tps, times = zipfian(feed, scripts, THETA, self.seconds)
+        self.end(cluster)
+        return [dict(drive.latencies(times), tps=tps)]
 
 
 class GridCold(Grid):

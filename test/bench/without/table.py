@@ -53,8 +53,8 @@ MECHANISMS = [
     Mechanism(
         "entry-cache", src=869, tests=1111,
         title="entry cache",
-        checks="I2_CACHED, I2_CACHEDMARK, I2_CACHEDUPPER, I2_CACHEDKEY, I2_CACHEDSTART; regress "
-               "entry_cache, tap 030, unit cacheset, lint dirty",
+        checks="I2_CACHED, I2_CACHEDMARK, I2_CACHEDUPPER, I2_CACHEDKEY, I2_CACHEDCOLUMN, "
+               "I2_CACHEDSTART, I8_CACHED; regress entry_cache, tap 030, unit cacheset, lint dirty",
         buys="zipfian look-ups",
         leaning="nothing; with it go `entry_cache_size`, column `cached_reads`, and shared memory of half "
                 "the pool's size",
