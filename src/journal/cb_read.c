@@ -57,15 +57,36 @@ cb_read_wants(const CbKeyDesc *kd, const CbReader *reader, IndexTuple itup)
 {
 	bool		isnull;
 	Datum		first;
-	int64		number;
 
 	if (reader->hash == NULL)
 		return true;
-	if (kd->lead_kind == CB_LEAD_INT64 && kd->hash == CB_HASH_ABBREV &&
-		cb_key_get_number(itup, &number))
-		return cb_key_hash_abbrev(cb_key_abbreviate_number(number)) == *reader->hash;
 	first = index_getattr(itup, 1, kd->tupdesc, &isnull);
 	return !isnull && cb_key_hash(kd, first) == *reader->hash;
+}
+
+/*
+ * Most entries are not wanted, if one value is, and these are alike.  So those that
+ * begin with a number of another hash are gone over without a look at what else an
+ * entry can be.  Returns where the first one lies that is not told that way, or len.
+ */
+static Size
+cb_read_skip_numbers(const char *bytes, Size at, Size len, uint32 hash)
+{
+	unsigned short info = ((IndexTuple) (bytes + at))->t_info;
+	Size		size = MAXALIGN(info & INDEX_SIZE_MASK);
+
+	if ((info & INDEX_NULL_MASK) != 0 || size < sizeof(IndexTupleData) + sizeof(int64))
+		return at;
+	for (; len - at >= size; at += size)
+	{
+		IndexTuple	itup = (IndexTuple) (bytes + at);
+		int64		number = *(int64 *) (itup + 1);
+
+		if (itup->t_info != info ||
+			cb_key_hash_abbrev(cb_key_abbreviate_number(number)) == hash)
+			break;
+	}
+	return at;
 }
 
 /* Remember the page that is left behind, which a truncation may free. */
@@ -121,12 +142,21 @@ static void
 cb_read_parse(const CbKeyDesc *kd, CbReader *reader, char *bytes, Size len,
 			  uint32 off)
 {
+	bool		numbers = reader->hash != NULL && kd->lead_kind == CB_LEAD_INT64 &&
+		kd->hash == CB_HASH_ABBREV;
 	Size		at = 0;
 
 	while (at < len)
 	{
-		IndexTuple	itup = (IndexTuple) (bytes + at);
-		Size		size = len - at < sizeof(IndexTupleData) ? 0 :
+		IndexTuple	itup;
+		Size		size;
+
+		if (numbers && len - at >= sizeof(IndexTupleData))
+			at = cb_read_skip_numbers(bytes, at, len, *reader->hash);
+		if (at == len)
+			break;
+		itup = (IndexTuple) (bytes + at);
+		size = len - at < sizeof(IndexTupleData) ? 0 :
 			MAXALIGN(IndexTupleSize(itup));
 
 		if (size < sizeof(IndexTupleData) || size > len - at)
