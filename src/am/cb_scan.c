@@ -27,8 +27,9 @@
  * (I8_COUNT).
  *
  * A cached entry is the tree's, and a bulk delete that is under way may have yet to
- * come to it.  So it is asked, after the map, whether its leaf is as it was when it
- * was met, and has the entry: then its TID had not been given away (I8_CACHED).
+ * come to it.  An index-only scan takes it if the map says that all see its row, and
+ * after that its leaf is as it was when it was met: so its TID had not been given away
+ * when the map was read (I8_CACHED).
  *
  * On a standby no scan relies on a pin, so replay of VACUUM_LEAF takes the
  * exclusive lock only, and cancels no query.  Index-only scans that began in
@@ -386,18 +387,12 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 	return found;
 }
 
-/*
- * Is the TID of what the scan has met still the same row's?  Of a cached entry, if
- * the tree has it: a bulk delete that began before may have yet to come to it.
- */
+/* Is the TID of what the scan has met still the same row's? */
 static inline bool
 cb_scan_keeps_tids(IndexScanDesc scan)
 {
-	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-
-	if (so->cur->cached_leaf.block != InvalidBlockNumber)
-		return cb_entry_cache_is_same(scan->indexRelation, &so->cur->cached_leaf);
-	return cb_counts_removals(scan->indexRelation) == so->removals;
+	return cb_counts_removals(scan->indexRelation) ==
+		((CbScanOpaque) scan->opaque)->removals;
 }
 
 /*

@@ -95,8 +95,6 @@ typedef struct CbWindow
 	uint64		cached_attach_id;	/* not 0: its entry is kept as a cached
 									 * one ... */
 	uint32		cached_hash;	/* ... for this hash */
-	CbCachedLeaf cached_leaf;	/* its entry was a cached one, of this leaf; or
-								 * Invalid */
 	CbPlace		lo;
 	CbPlace		hi;
 	bool		goes;			/* nothing wanted lies between its items and ... */

@@ -31,8 +31,8 @@
  *
  * At most one leaf is pinned, none is locked, between calls.  The pin is kept
  * where VACUUM has to wait for the scan before a TID can be used again: in
- * index-only scans, but for those that look at the table for each row, as
- * their transaction began in recovery, and under snapshots that are not MVCC.
+ * index-only scans, but for those that took a cached entry, or look at the table
+ * for each row, as their transaction began in recovery, and under snapshots that are not MVCC.
  * It is also kept where page LSNs cannot tell that a leaf has changed, for
  * LP_DEAD hints.
  *
@@ -553,12 +553,12 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbWindow   *window = so->cur;
 	CbCachedTuple tuple;
-	CbCachedLeaf leaf;
+	BlockNumber leaf;
 	CbScanItem *item;
 
 	if (!cb_window_find_cached(scan, &tuple, &leaf))
 		return false;
-	cb_heat_note(scan->indexRelation, leaf.block, CB_HEAT_READ);
+	cb_heat_note(scan->indexRelation, leaf, CB_HEAT_READ);
 	cb_stat_add(scan->indexRelation, CB_STAT_CACHED_READS, 1);
 	so->counts.cached++;
 	item = &window->items[window->nitems++];
@@ -573,10 +573,10 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	window->buf = InvalidBuffer;
 	window->cached_attach_id = so->view.attach_id;
 	window->cached_hash = so->whole_hash;
-	window->cached_leaf = leaf;
+	if (scan->xs_want_itup)
+		window->visible_to = 1;
 	window->valid = true;
 	*more = cb_window_goes_to_next_point(so, ForwardScanDirection);
-	CB_TEST_POINT("scan-cached");
 	return true;
 }
 
@@ -646,7 +646,6 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	window->nkilled = 0;
 	window->goes = false;
 	window->cached_attach_id = 0;
-	window->cached_leaf.block = InvalidBlockNumber;
 	oldcxt = MemoryContextSwitchTo(so->work_cxt);
 	PG_TRY();
 	{

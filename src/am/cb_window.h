@@ -48,7 +48,7 @@ extern void cb_window_unlock_leaf(IndexScanDesc scan);
 /* cb_window_cached.c */
 extern bool cb_window_may_be_cached(IndexScanDesc scan);
 extern bool cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple,
-								  CbCachedLeaf *leaf);
+								  BlockNumber *leaf);
 extern void cb_window_keep_cached(IndexScanDesc scan);
 
 /* Pages that this backend has read from files. */

@@ -12,12 +12,14 @@
  *	- found nothing for it in the upper tiers, which it looked at before, and
  *	  what it looked at reaches beyond the value;
  *	- needs no pin on the leaf: who holds the snapshot may meet a TID whose row
- *	  has gone, as with any leaf that has been copied.  An index-only scan asks
- *	  the visibility map, and after that whether the leaf is as it was (I8);
+ *	  has gone, as with any leaf that has been copied.  An index-only scan takes
+ *	  it only if all see the row, as the visibility map tells (see cb_scan.c);
+ *	  else it would have the table asked twice;
  *	- may leave out what others found dead to everyone.
  *
- * So it is for MVCC snapshots, and for logged indexes.  It is not for recovery, whose redo counts no changes, nor for who
- * began in it, as they must not leave out what is marked dead; nor with
+ * So it is for MVCC snapshots, and for logged indexes.  It is not for index-only scans
+ * of serializable transactions, which lock rows that they read.  It is not for
+ * recovery, whose redo counts no changes, nor for who began in it, as they must not leave out what is marked dead; nor with
  * old_snapshot_threshold, as the leaf's LSN is not looked at.  Dead marks are
  * not counted: a scan that finds the row dead to everyone takes the entry out.
  * A file that is the transaction's own, which TRUNCATE empties in place, has
@@ -27,6 +29,8 @@
  */
 #include "postgres.h"
 
+#include "access/visibilitymap.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "am/cb_window.h"
 #include "common/hashfn.h"
@@ -44,8 +48,7 @@ cb_window_get_point(CbScanOpaque so, int column, int *i)
 /*
  * Does the scan want one value of each key column, and nothing else?  Then
  * so->whole_hash becomes the hash of them all.  The images of values are what is
- * hashed: who asks for an equal value that looks otherwise finds nothing kept.  May
- * raise an error (detoasting).
+ * hashed: who asks for an equal value that looks otherwise finds nothing kept.
  */
 static bool
 cb_window_wants_whole_value(IndexScanDesc scan)
@@ -80,7 +83,7 @@ cb_window_wants_whole_value(IndexScanDesc scan)
 
 /*
  * Is the scan such a one, as far as it can tell before it has read the leaf?
- * Takes no lock.
+ * Takes no lock.  Can raise an error for lack of memory.
  */
 bool
 cb_window_may_be_cached(IndexScanDesc scan)
@@ -92,6 +95,7 @@ cb_window_may_be_cached(IndexScanDesc scan)
 		return false;
 	return cb_entry_cache_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
 		cb_window_wants_whole_value(scan) && IsMVCCSnapshot(scan->xs_snapshot) &&
+		!(scan->xs_want_itup && IsolationIsSerializable()) &&
 		RelationNeedsWAL(rel) && scan->ignore_killed_tuples &&
 		!RecoveryInProgress() && !OldSnapshotThresholdActive();
 }
@@ -138,18 +142,38 @@ cb_window_has_whole_value(IndexScanDesc scan)
 }
 
 /*
- * The entry that is kept for the scan's value, and its leaf; false: none is.
- * *tuple gets a copy.  No page is read.  Comparison functions run.
+ * Does everybody see the row of the entry that was found?  The leaf has had the
+ * entry until after the map was read.
  */
-bool
-cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple, CbCachedLeaf *leaf)
+static bool
+cb_window_all_see_cached(IndexScanDesc scan, IndexTuple itup, const CbCachedLeaf *leaf)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 
-	return cb_entry_cache_find(scan->indexRelation, so->view.attach_id,
-							   so->whole_hash, tuple, leaf) &&
-		cb_window_has_whole_value(scan) &&
-		cb_window_has_value(so, &tuple->header);
+	CB_TEST_POINT("scan-cached");
+	return VM_ALL_VISIBLE(scan->heapRelation, ItemPointerGetBlockNumber(&itup->t_tid),
+						  &so->vm_buf) &&
+		cb_entry_cache_is_same(scan->indexRelation, leaf);
+}
+
+/*
+ * The entry that is kept for the scan's value, and the block of its leaf; false: there
+ * is none, or none that the scan may take.  *tuple gets a copy.  No page is read but of
+ * the visibility map.  Comparison functions run.
+ */
+bool
+cb_window_find_cached(IndexScanDesc scan, CbCachedTuple *tuple, BlockNumber *block)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbCachedLeaf leaf;
+
+	if (!cb_entry_cache_find(scan->indexRelation, so->view.attach_id,
+							 so->whole_hash, tuple, &leaf) ||
+		!cb_window_has_whole_value(scan) ||
+		!cb_window_has_value(so, &tuple->header))
+		return false;
+	*block = leaf.block;
+	return !scan->xs_want_itup || cb_window_all_see_cached(scan, &tuple->header, &leaf);
 }
 
 /*
