@@ -17,9 +17,10 @@
  *	  else it would have the table asked twice;
  *	- may leave out what others found dead to everyone.
  *
- * So it is for MVCC snapshots, and for logged indexes.  It is not for index-only scans
- * of serializable transactions, which lock rows that they read.  It is not for
- * recovery, whose redo counts no changes, nor for who began in it, as they must not leave out what is marked dead; nor with
+ * So it is for MVCC snapshots, and for logged indexes.  It is not for
+ * index-only scans of serializable transactions, which lock rows that they
+ * read.  It is not for recovery, whose redo counts no changes, nor for who
+ * began in it, as they must not leave out what is marked dead; nor with
  * old_snapshot_threshold, as the leaf's LSN is not looked at.  Dead marks are
  * not counted: a scan that finds the row dead to everyone takes the entry out.
  * A file that is the transaction's own, which TRUNCATE empties in place, has
@@ -46,15 +47,39 @@ cb_window_get_point(CbScanOpaque so, int column, int *i)
 }
 
 /*
+ * The hash of the one value that is wanted in a key column but the first; false: there
+ * is none such.  Its image is hashed: who asks for an equal value that looks otherwise
+ * finds nothing kept.
+ */
+static bool
+cb_window_hash_column(CbScanOpaque so, int column, uint32 *hash)
+{
+	const CbKeyCond *cond = so->keys.space.columns[column].conds;
+	Form_pg_attribute att = TupleDescAttr(so->kd.tupdesc, column);
+	const CbKeysType *type;
+	Datum		value;
+
+	if (so->keys.space.columns[column].nconds != 1 || cond->kind != CB_COND_POINTS ||
+		cond->n != 1 || cond->is_null)
+		return false;
+	type = cond->arg;
+	value = (Datum) cond->values[0];
+	if (OidIsValid(type->type) && !cb_key_convert_integer(type->operator.fn_oid, &value))
+		return false;
+	*hash = datum_image_hash(value, att->attbyval, att->attlen);
+	return true;
+}
+
+/*
  * Does the scan want one value of each key column, and nothing else?  Then
- * so->whole_hash becomes the hash of them all.  The images of values are what is
- * hashed: who asks for an equal value that looks otherwise finds nothing kept.
+ * so->whole_hash becomes the hash of them all.
  */
 static bool
 cb_window_wants_whole_value(IndexScanDesc scan)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	const CbKeySpace *space = &so->keys.space;
+	uint32		hash;
 
 	if (so->pos.points == NULL || space->columns[0].nconds != 1 ||
 		space->ncolumns != IndexRelationGetNumberOfKeyAttributes(scan->indexRelation))
@@ -62,21 +87,9 @@ cb_window_wants_whole_value(IndexScanDesc scan)
 	so->whole_hash = so->view.hash;
 	for (int column = 1; column < space->ncolumns; column++)
 	{
-		const CbKeyCond *cond = space->columns[column].conds;
-		Form_pg_attribute att = TupleDescAttr(so->kd.tupdesc, column);
-		const CbKeysType *type;
-		Datum		value;
-
-		if (space->columns[column].nconds != 1 || cond->kind != CB_COND_POINTS ||
-			cond->n != 1 || cond->is_null)
+		if (!cb_window_hash_column(so, column, &hash))
 			return false;
-		type = cond->arg;
-		value = (Datum) cond->values[0];
-		if (OidIsValid(type->type) &&
-			!cb_key_convert_integer(type->operator.fn_oid, &value))
-			return false;
-		so->whole_hash = hash_combine(so->whole_hash,
-									  datum_image_hash(value, att->attbyval, att->attlen));
+		so->whole_hash = hash_combine(so->whole_hash, hash);
 	}
 	return true;
 }
