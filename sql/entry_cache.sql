@@ -167,7 +167,7 @@ COMMIT;
 CREATE TABLE hm (id int, a int, b text, c numeric) WITH (autovacuum_enabled = off);
 CREATE INDEX hm_ab ON hm USING cachebatch (a, b) INCLUDE (c);
 INSERT INTO hm SELECT i, i % 3, 'b' || i, i FROM generate_series(1, 3000) i;
-INSERT INTO hm VALUES (-1, 7, 'a91154'), (-2, 7, 'a173620'), (-3, 7, NULL), (-4, 8, 'x'), (-5, 8, 'x');
+INSERT INTO hm VALUES (-1, 7, 'a91154', 0), (-2, 7, 'a173620', 0), (-3, 7, NULL, 0), (-4, 8, 'x', 0), (-5, 8, 'x', 0);
 SELECT cache_batch_flush('hm_ab');
 CREATE TABLE hm_seen (hot bigint);
 INSERT INTO hm_seen VALUES (0);
