@@ -63,62 +63,6 @@ class Beside(threading.Thread):
         return sorted(self.found)
 
 
-class Reader:
-    """What a writer takes from one who reads, or makes him do."""
-
-    def __init__(self, bench, name):
-        self.name = name
-        self.bench = bench
-        self.shape = bench.memory
-        self.methods = ["btree", "cachebatch"]
-
-    @staticmethod
-    def names():
-        return ["reader"]
-
-    def template(self, method):
-        return data.template(self.bench.env, self.shape, method)
-
-    def run(self, method, repeat):
-        cluster = self.bench.clone(self.template(method))
-        cluster.start(self.bench.env.settings(method, self.shape))
-        cluster.prewarm()
-        db = cluster.connect("-c enable_seqscan=off -c enable_bitmapscan=off")
-        cursor = db.cursor()
-        self.look_up(cursor, 1)
-        micros = {"alone": [], "beside": []}
-        for turn in range(TURNS):
-            micros["alone"].append(self.look_up(cursor))
-            writer = Beside(cluster, lambda c, n: self.insert(c, turn, n))
-            micros["beside"].append(self.look_up(cursor))
-            writer.stop()
-        db.close()
-        self.bench.discard(cluster)
-        return [{"state": state, "cpu_us_per_row": sum(found) / TURNS} for state, found in micros.items()]
-
-    def insert(self, cursor, turn, n):
-        first = 10 ** 9 * (turn + 1) + n * data.BATCH
-        cursor.execute("INSERT INTO events " + data.rows_sql("uniform", first, first + data.BATCH - 1))
-        return data.BATCH
-
-    def look_up(self, cursor, seconds=None):
-        """Microseconds of the session's CPU a look-up, of look-ups for a turn's time."""
-        row = f"(1 + (n + %s) * 2654435761 %% {self.shape.rows})"
-        statement = ("SELECT count(e.id) FROM (SELECT " + data.key("uniform", 1, row) + " AS k "
-                     f"FROM generate_series(1::bigint, {LOOK_UPS}) AS g(n) OFFSET 0) AS s, "
-                     "LATERAL (SELECT id FROM events WHERE k1 = s.k OFFSET 0) AS e")
-        cursor.execute("SELECT pg_backend_pid()")
-        process = cursor.fetchone()[0]
-        until = time.monotonic() + (seconds or max(1, self.bench.args.seconds // TURNS))
-        done, before = 0, on_cpu(process)
-        while time.monotonic() < until:
-            cursor.execute(statement, (done,))
-            if cursor.fetchone()[0] != LOOK_UPS:
-                raise RuntimeError("a row is not found by its key")
-            done += LOOK_UPS
-        return (on_cpu(process) - before) / 1000 / done
-
-
 def on_cpu(process):
     """Nanoseconds that it has been on a processor."""
     with open(f"/proc/{process}/schedstat") as f:
@@ -187,3 +131,53 @@ class Crowd:
             found.append(dict(drive.latencies(one.stop()), state=state))
         self.bench.discard(cluster)
         return found if method == "cachebatch" else found[:-1]
+
+
+class Reader(Crowd):
+    """What a writer takes from one who reads, or makes him do."""
+
+    @staticmethod
+    def names():
+        return ["reader"]
+
+    def template(self, method):
+        return data.template(self.bench.env, self.shape, method)
+
+    def run(self, method, repeat):
+        cluster = self.bench.clone(self.template(method))
+        cluster.start(self.bench.env.settings(method, self.shape))
+        cluster.prewarm()
+        db = cluster.connect("-c enable_seqscan=off -c enable_bitmapscan=off")
+        cursor = db.cursor()
+        self.look_up(cursor, 1)
+        micros = {"alone": [], "beside": []}
+        for turn in range(TURNS):
+            micros["alone"].append(self.look_up(cursor))
+            writer = Beside(cluster, lambda c, n: self.insert(c, turn, n))
+            micros["beside"].append(self.look_up(cursor))
+            writer.stop()
+        db.close()
+        self.bench.discard(cluster)
+        return [{"state": state, "cpu_us_per_row": sum(found) / TURNS} for state, found in micros.items()]
+
+    def insert(self, cursor, turn, n):
+        first = 10 ** 9 * (turn + 1) + n * data.BATCH
+        cursor.execute("INSERT INTO events " + data.rows_sql("uniform", first, first + data.BATCH - 1))
+        return data.BATCH
+
+    def look_up(self, cursor, seconds=None):
+        """Microseconds of the session's CPU a look-up, of look-ups for a turn's time."""
+        row = f"(1 + (n + %s) * 2654435761 %% {self.shape.rows})"
+        statement = ("SELECT count(e.id) FROM (SELECT " + data.key("uniform", 1, row) + " AS k "
+                     f"FROM generate_series(1::bigint, {LOOK_UPS}) AS g(n) OFFSET 0) AS s, "
+                     "LATERAL (SELECT id FROM events WHERE k1 = s.k OFFSET 0) AS e")
+        cursor.execute("SELECT pg_backend_pid()")
+        process = cursor.fetchone()[0]
+        until = time.monotonic() + (seconds or max(1, self.bench.args.seconds // TURNS))
+        done, before = 0, on_cpu(process)
+        while time.monotonic() < until:
+            cursor.execute(statement, (done,))
+            if cursor.fetchone()[0] != LOOK_UPS:
+                raise RuntimeError("a row is not found by its key")
+            done += LOOK_UPS
+        return (on_cpu(process) - before) / 1000 / done
