@@ -31,10 +31,10 @@
  *
  * At most one leaf is pinned, none is locked, between calls.  The pin is kept
  * where VACUUM has to wait for the scan before a TID can be used again: in
- * index-only scans, but for those that took a cached entry, or look at the table
- * for each row, as their transaction began in recovery, and under snapshots that are not MVCC.
- * It is also kept where page LSNs cannot tell that a leaf has changed, for
- * LP_DEAD hints.
+ * index-only scans, but for those that took a cached entry, or look at the
+ * table for each row, as their transaction began in recovery, and under
+ * snapshots that are not MVCC.  It is also kept where page LSNs cannot tell
+ * that a leaf has changed, for LP_DEAD hints.
  *
  * A window that is read in place is read after the upper tiers, as any
  * (I2_INPLACE).  Only comparisons that btree runs there run under the lock,
@@ -574,7 +574,10 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	window->cached_attach_id = so->view.attach_id;
 	window->cached_hash = so->whole_hash;
 	if (scan->xs_want_itup)
+	{
+		window->visible_from = 0;
 		window->visible_to = 1;
+	}
 	window->valid = true;
 	*more = cb_window_goes_to_next_point(so, ForwardScanDirection);
 	return true;

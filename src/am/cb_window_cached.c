@@ -107,10 +107,11 @@ cb_window_may_be_cached(IndexScanDesc scan)
 	if (!ScanDirectionIsForward(so->pos.dir) || so->pos.bound.kind != CB_BOUND_KEYS)
 		return false;
 	return cb_entry_cache_is_kept() && so->view.has_hash && so->view.attach_id != 0 &&
-		cb_window_wants_whole_value(scan) && IsMVCCSnapshot(scan->xs_snapshot) &&
+		IsMVCCSnapshot(scan->xs_snapshot) &&
 		!(scan->xs_want_itup && IsolationIsSerializable()) &&
 		RelationNeedsWAL(rel) && scan->ignore_killed_tuples &&
-		!RecoveryInProgress() && !OldSnapshotThresholdActive();
+		!RecoveryInProgress() && !OldSnapshotThresholdActive() &&
+		cb_window_wants_whole_value(scan);
 }
 
 /* Is the bound, NULL if there is none, right of all entries of the value? */

@@ -63,12 +63,6 @@ class Beside(threading.Thread):
         return sorted(self.found)
 
 
-def on_cpu(process):
-    """Nanoseconds that it has been on a processor."""
-    with open(f"/proc/{process}/schedstat") as f:
-        return int(f.read().split()[0])
-
-
 class Waits:
     """The longest time for which a flusher was seen at the same wait."""
 
@@ -131,6 +125,12 @@ class Crowd:
             found.append(dict(drive.latencies(one.stop()), state=state))
         self.bench.discard(cluster)
         return found if method == "cachebatch" else found[:-1]
+
+
+def on_cpu(process):
+    """Nanoseconds that it has been on a processor."""
+    with open(f"/proc/{process}/schedstat") as f:
+        return int(f.read().split()[0])
 
 
 class Reader(Crowd):

@@ -37,8 +37,8 @@ Memory is that of the whole server and of the operating system's cache of its
 files.  Seven tenths of the rows are there when the indexes are made; the others
 are inserted then, by a server with the same buffers as the measured one but not
 confined, so trees and buffers are settled.  Only tight-grid, tight-pair,
-tight-cold, tight-hot and tight-vacuum have been vacuumed after that, and nothing is flushed but by the
-server itself.  Each measured server starts from a copy with nothing cached.
+tight-cold, tight-hot and tight-vacuum have been vacuumed after that, and nothing
+is flushed but by the server itself.  Each measured server starts from a copy with nothing cached.
 Before ingest it takes batches, untimed, for a third of --seconds, or longer if
 those are less than two pools.  Beside the figures of all workloads there are
 data_x and index_x (heap and indexes, and indexes alone, by the memory) and, a
@@ -485,9 +485,8 @@ class Grid(Tight):
 
     def read_all(self, cluster):
         """The table and its index, once, in their order."""
-        for what in ("sum(id)", "count(k1)"):
-            cluster.sql(f"SELECT {what} FROM events", "-c enable_bitmapscan=off" +
-                        (" -c enable_seqscan=off" if what == "count(k1)" else ""))
+        cluster.sql("SELECT sum(id) FROM events")
+        cluster.sql("SELECT count(k1) FROM events", PLAN)
 
     def cell(self, feed, scripts, theta, state):
         """Half as long untimed before it."""
