@@ -20,9 +20,9 @@ CB_PACKAGES_BUILD="build-essential postgresql-15 postgresql-server-dev-15
 	libicu-dev libpq-dev liburcu-dev pkg-config python3 util-linux passwd"
 # to build servers, or to unpack them
 CB_PACKAGES_SERVER="bison flex libreadline-dev zlib1g-dev dpkg-dev
-	ca-certificates xz-utils bzip2 python3-pip"
+	ca-certificates xz-utils bzip2 python3-pip libipc-run-perl"
 CB_PACKAGES_TEST="$CB_PACKAGES_BUILD $CB_PACKAGES_SERVER binutils patch
-	python3-psycopg2 python3-yaml postgresql-15-pgtap libipc-run-perl
+	python3-psycopg2 python3-yaml postgresql-15-pgtap
 	libtap-parser-sourcehandler-pgtap-perl"
 # what tests can do without: tap:056_monitoring says what it leaves out then
 CB_PACKAGES_MONITORING="prometheus-postgres-exporter prometheus python3-jsonschema"
