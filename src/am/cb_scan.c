@@ -65,14 +65,16 @@
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
+#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 /* TIDs that go into a bitmap at a time */
 #define CB_SCAN_BITMAP_BATCH	256
 
-/* items whose rows are looked up in the visibility map at a time */
-#define CB_SCAN_VISIBLE_BATCH	16
+/* items that the visibility map is asked for at a time: of a window at first, then */
+#define CB_SCAN_MAP_FIRST		16
+#define CB_SCAN_MAP_BATCH		64
 
 /*
  * Memory of a scan that has ended, for the next one, or NULL.  A session makes one
@@ -396,53 +398,88 @@ cb_scan_keeps_tids(IndexScanDesc scan)
 }
 
 /*
- * How many items from number i on, in the direction, have rows that everybody
- * sees, as the visibility map tells while their TIDs are those rows'.  A leaf's
- * entry can be one that a bulk delete has yet to come to, unless there was none:
- * in recovery.
+ * Of the window's items from number from on, those asked for (a bit each): which
+ * have rows that everybody sees, as the visibility map tells?  In the order of
+ * the keys rows can lie anywhere, so the map is read page by page.
  */
-static int
-cb_scan_count_visible(IndexScanDesc scan, int i, ScanDirection dir)
+static uint64
+cb_scan_read_map(IndexScanDesc scan, int from, uint64 asked)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
-	int			n = 0;
+	uint64		all = 0;
 
-	for (; i >= 0 && i < so->cur->nitems && n < CB_SCAN_VISIBLE_BATCH; i += dir)
+	while (asked != 0)
 	{
-		const CbScanItem *item = &so->cur->items[i];
+		bool		turned = false;
 
-		if (!(CbScanItemIsUpper(item) || so->began_in_recovery) ||
-			!VM_ALL_VISIBLE(scan->heapRelation,
-							ItemPointerGetBlockNumber(&item->itup->t_tid), &so->vm_buf))
-			break;
-		n++;
+		for (uint64 left = asked; left != 0; left &= left - 1)
+		{
+			int			i = pg_rightmost_one_pos64(left);
+			uint64		bit = UINT64CONST(1) << i;
+			BlockNumber blkno = ItemPointerGetBlockNumber(&so->cur->items[from + i].itup->t_tid);
+
+			if (turned && !visibilitymap_pin_ok(blkno, so->vm_buf))
+				continue;
+			turned = true;
+			asked &= ~bit;
+			if (VM_ALL_VISIBLE(scan->heapRelation, blkno, &so->vm_buf))
+				all |= bit;
+		}
 	}
-	return n;
+	return all;
 }
 
 /*
- * Does everybody see the row that the window's item is for?  What the snapshot
- * sees keeps its TID for as long as the snapshot is there; so the answer is found,
- * and kept, for some of the items that come next.
+ * Asks the visibility map for the window's current item and for some that come
+ * next in the direction.  A leaf's entry can be one that a bulk delete has yet to
+ * come to, unless there was none: in recovery.
+ */
+static void
+cb_scan_ask_map(IndexScanDesc scan, ScanDirection dir)
+{
+	CbScanOpaque so = (CbScanOpaque) scan->opaque;
+	CbWindow   *window = so->cur;
+	bool		forward = ScanDirectionIsForward(dir);
+	int			n = window->map_to == 0 ? CB_SCAN_MAP_FIRST : CB_SCAN_MAP_BATCH;
+	int			from = forward ? window->index : Max(0, window->index - n + 1);
+	int			to = forward ? Min(window->nitems, from + n) : window->index + 1;
+	uint64		asked = 0;
+
+	for (int i = from; i < to; i++)
+	{
+		if (CbScanItemIsUpper(&window->items[i]) || so->began_in_recovery)
+			asked |= UINT64CONST(1) << (i - from);
+	}
+	window->map_from = from;
+	window->map_to = to;
+	window->map_all = cb_scan_read_map(scan, from, asked);
+}
+
+/*
+ * Does everybody see the row that the window's item is for, as the visibility map
+ * tells while its TID is that row's?  What the snapshot sees keeps its TID for as
+ * long as the snapshot is there; so the answer is found, and kept, for some of the
+ * items that come next.
  */
 static bool
 cb_scan_is_visible_to_all(IndexScanDesc scan, ScanDirection dir)
 {
 	CbWindow   *window = ((CbScanOpaque) scan->opaque)->cur;
 	int			i = window->index;
-	int			n;
 
-	if (i >= window->visible_from && i < window->visible_to)
-		return true;
-	if (!IsMVCCSnapshot(scan->xs_snapshot) || IsolationIsSerializable() ||
-		OldSnapshotThresholdActive() || !cb_scan_keeps_tids(scan))
-		return false;
-	n = cb_scan_count_visible(scan, i, dir);
-	if (n == 0 || !cb_scan_keeps_tids(scan))
-		return false;
-	window->visible_from = ScanDirectionIsForward(dir) ? i : i - n + 1;
-	window->visible_to = window->visible_from + n;
-	return true;
+	if (i < window->map_from || i >= window->map_to)
+	{
+		if (!IsMVCCSnapshot(scan->xs_snapshot) || IsolationIsSerializable() ||
+			OldSnapshotThresholdActive() || !cb_scan_keeps_tids(scan))
+			return false;
+		cb_scan_ask_map(scan, dir);
+		if (!cb_scan_keeps_tids(scan))
+		{
+			window->map_to = 0;
+			return false;
+		}
+	}
+	return (window->map_all & (UINT64CONST(1) << (i - window->map_from))) != 0;
 }
 
 /*

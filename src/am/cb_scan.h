@@ -110,9 +110,10 @@ typedef struct CbWindow
 	bool		copied;			/* leaf and reader are of blkno and lsn */
 	int			nitems;
 	int			index;			/* the item last returned */
-	int			visible_from;	/* items whose rows everybody sees, from this
-								 * one on ... */
-	int			visible_to;		/* ... up to this one */
+	int			map_from;		/* items that the visibility map was asked for,
+								 * from this one on ... */
+	int			map_to;			/* ... up to this one; ... */
+	uint64		map_all;		/* ... a bit for each whose row all see */
 	int			nkilled;
 	int			killed[MaxIndexTuplesPerPage];	/* indexes of items */
 	int			nallocated;

@@ -575,8 +575,9 @@ cb_window_read_cached(IndexScanDesc scan, bool *more)
 	window->cached_hash = so->whole_hash;
 	if (scan->xs_want_itup)
 	{
-		window->visible_from = 0;
-		window->visible_to = 1;
+		window->map_from = 0;
+		window->map_to = 1;
+		window->map_all = 1;
 	}
 	window->valid = true;
 	*more = cb_window_goes_to_next_point(so, ForwardScanDirection);
@@ -645,7 +646,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	MemoryContextReset(so->work_cxt);
 	cb_arena_reset(&window->kept);
 	window->nitems = 0;
-	window->visible_to = 0;
+	window->map_to = 0;
 	window->nkilled = 0;
 	window->goes = false;
 	window->cached_attach_id = 0;
