@@ -155,7 +155,7 @@ def run_workload(bench, workload, writer):
                 if record.get("state", "").startswith(report.STEP):
                     continue
                 print(f"  {record['workload']}{(' ' + record['state']) if 'state' in record else ''}"
-                      f" {repeat + 1}/{bench.args.repeats} {method:11}{brief(record)}"
+                      f" {repeat + 1}/{bench.args.repeats} {record['method']:11}{brief(record)}"
                       f"  [{time.monotonic() - began:.0f} s]", flush=True)
 
 

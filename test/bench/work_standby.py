@@ -6,7 +6,9 @@ standby      4 indexes, 500,000 rows of the primary that wait above the tree
              rows, 1,000 keys from the index alone ("point", "range-100",
              "index-only"); look-ups while the primary inserts 10,000 rows a second
              ("beside"); private memory of 100 sessions that have asked each index
-             ("memory").  Both servers' pools have room for what waits
+             ("memory").  Both servers' pools have room for what waits.  btree's
+             servers are up as well, and queries take turns of 2 seconds, --seconds
+             in all
 replay-N     N 1 or 4 indexes: a standby that was down replays what COPY has
              written meanwhile, read from disk: rows a second; "primary" is what
              the primary took meanwhile
@@ -48,6 +50,10 @@ MINUTE = 60
 
 SESSIONS = 100
 INDEXES = 4
+
+# the method whose servers are up as well, and seconds of queries before it is its turn
+BESIDE = "btree"
+TURN = 2
 
 # of a row that waits, if there are any
 LOOK_UP = "SELECT id FROM events WHERE k{0} = hashint8extended(2000000007, {0})"
@@ -103,9 +109,9 @@ class Archive:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def make_standby(env, template):
-    """A stopped standby from the template."""
-    standby = env.clone(env.template(*template), "standby", env.port + 1)
+def make_standby(env, template, place=0):
+    """A stopped standby from the template; place: of which pair of servers."""
+    standby = env.clone(env.template(*template), f"standby-{place}", env.port + 2 * place + 1)
     open(os.path.join(standby.directory, "standby.signal"), "w").close()
     return standby
 
@@ -129,10 +135,11 @@ class Replicated(Upkeep):
         env = self.bench.env
         return env.settings(method, self.shape, wal_keep_size="8GB", **env.no_delay(), **more)
 
-    def pair(self, method):
+    def pair(self, method, place=0):
         """The two, stopped, from the same template; the standby with its signal."""
-        return (self.bench.clone(self.template(method)),
-                make_standby(self.bench.env, self.template(method)))
+        env, template = self.bench.env, self.template(method)
+        return (env.clone(env.template(*template), f"primary-{place}", env.port + 2 * place),
+                make_standby(env, template, place))
 
     def look_up(self, cluster, column=1):
         """Milliseconds that a new session's first look-up takes."""
@@ -147,15 +154,49 @@ class Replicated(Upkeep):
                              variables={"n": self.shape.rows})
 
 
+def record(method, state, **found):
+    """Figures of the workload's method, or of the one beside it."""
+    return dict(found, state=state, **({"method": method} if method == BESIDE else {}))
+
+
 class Standby(Replicated):
-    """What a standby answers while entries wait."""
+    """What a standby answers while entries wait; btree's pair of servers is up, too."""
+
+    def __init__(self, bench, name):
+        super().__init__(bench, name)
+        self.methods = ["cachebatch"]
 
     @staticmethod
     def names():
         return ["standby"]
 
     def run(self, method, repeat):
-        primary, standby = self.pair(method)
+        methods = [method] + [m for m in (BESIDE,) if m in self.bench.args.methods]
+        pairs = [(m, *self.pair(m, place)) for place, m in enumerate(methods)]
+        for pair in pairs:
+            self.fill(*pair)
+        found = []
+        for m, _, standby in pairs:
+            for state, columns in (("first", range(1, INDEXES + 1)), ("session", 10 * [1])):
+                found.append(record(m, state, first_query_ms=self.look_ups(standby, columns)))
+        for name in ("point", "range-100", "index-only"):
+            found += self.in_turns(pairs, name)
+        for m, primary, standby in pairs:
+            found += [record(m, "memory", private_bytes=self.memory(standby)),
+                      record(m, "beside", **self.beside(primary, standby))]
+            self.bench.discard(standby)
+            self.bench.discard(primary)
+        return found
+
+    def in_turns(self, pairs, name):
+        """A query's figures, of each turn of a method's standby."""
+        seconds = min(TURN, self.bench.args.seconds)
+        return [record(m, name, **self.queries(standby, name, seconds))
+                for turn in range(self.bench.args.seconds // seconds)
+                for m, _, standby in (pairs[::-1] if turn % 2 else pairs)]
+
+    def fill(self, method, primary, standby):
+        """Starts both; the standby has replayed what waits."""
         waiting = max(1000, int(WAITING * self.bench.args.scale))
         still = self.still(waiting)
         primary.start(self.settings(method, **still))
@@ -165,15 +206,6 @@ class Standby(Replicated):
         standby.prewarm()
         data.fill(self.bench.env, primary, self.shape, method, waiting)
         replayed(standby, primary.sql("SELECT pg_current_wal_insert_lsn()"))
-        found = [{"state": "first", "first_query_ms": self.look_ups(standby, range(1, INDEXES + 1))},
-                 {"state": "session", "first_query_ms": self.look_ups(standby, 10 * [1])}]
-        found += [dict(self.queries(standby, name), state=name)
-                  for name in ("point", "range-100", "index-only")]
-        found.append({"state": "memory", "private_bytes": self.memory(standby)})
-        found.append(dict(self.beside(primary, standby), state="beside"))
-        self.bench.discard(standby)
-        self.bench.discard(primary)
-        return found
 
     def still(self, waiting):
         """Settings under which nothing is flushed: no worker, and room for what waits."""
