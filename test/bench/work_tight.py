@@ -455,7 +455,7 @@ class Grid(Tight):
     """DeBrabant's: data of several times the memory, and how unequally rows are wanted."""
 
     kept = "vacuumed"
-    more = {}
+    settings = {}       # of cachebatch's server
 
     def __init__(self, bench, name):
         super().__init__(bench, name, self.of_memory(bench, data.GRID_SIZES[-1]))
@@ -472,7 +472,7 @@ class Grid(Tight):
         found = []
         for size in data.GRID_SIZES:
             self.shape = self.of_memory(self.bench, size)
-            cluster = self.start(method, **(self.more if method == "cachebatch" else {}))
+            cluster = self.start(method, **(self.settings if method == "cachebatch" else {}))
             feed = Feed(cluster, self.shape)
             self.read_all(cluster)
             for _, theta, reads, state in (cell for cell in data.grid_cells() if cell[0] == size):
@@ -493,6 +493,17 @@ class Grid(Tight):
         zipfian(feed, scripts, theta, self.seconds / 2)
         tps, times = zipfian(feed, scripts, theta, self.seconds)
         return dict(drive.latencies(times), tps=tps, state=state)
+
+
+class GridCold(Grid):
+    """The same with all leaves packed before, and by workers where they become cold."""
+
+    kept = "compacted"
+    settings = {"cache_batch.cold_threshold": "1%"}
+
+    @staticmethod
+    def names():
+        return ["tight-grid-cold"]
 
 
 class Pair(Tight):
@@ -518,17 +529,6 @@ class Pair(Tight):
         tps, times = zipfian(feed, scripts, THETA, self.seconds)
         self.end(cluster)
         return [dict(drive.latencies(times), tps=tps)]
-
-
-class GridCold(Grid):
-    """The same with all leaves packed before, and by workers where they become cold."""
-
-    kept = "compacted"
-    more = {"cache_batch.cold_threshold": "1%"}
-
-    @staticmethod
-    def names():
-        return ["tight-grid-cold"]
 
 
 class Cpu(Tight):
