@@ -151,6 +151,17 @@ cb_entry_cache_keep(Relation rel, uint64 attach_id, uint32 hash, BlockNumber lea
 }
 
 /*
+ * Has the leaf that an entry was found for still not changed, so that it has it?
+ * What the caller has read before was read while it had.
+ */
+bool
+cb_entry_cache_is_same(Relation rel, const CbCachedLeaf *leaf)
+{
+	pg_read_barrier();
+	return cb_rel_changes(rel, leaf->block) == leaf->changes;
+}
+
+/*
  * Copies the entry kept for a value with this hash, maybe for another such
  * value, and tells its leaf; false: none.  The caller has looked at all upper
  * tiers first (I2), and compares the entry with the value.  What is copied is
@@ -165,22 +176,9 @@ cb_entry_cache_find(Relation rel, uint64 attach_id, uint32 hash, CbCachedTuple *
 	if (!cb_entry_cache_has_owner(attach_id) ||
 		!cb_cacheset_find(cb_entry_cache_set, (uint32) attach_id, hash, &item))
 		return false;
-	if (cb_rel_changes(rel, item.block) != item.changes)
-		return false;
-	memcpy(tuple, item.data, sizeof(item.data));
 	*leaf = (CbCachedLeaf) {.block = item.block,.changes = item.changes};
-	return true;
-}
-
-/*
- * Has the leaf that an entry was found for still not changed, so that it has it?
- * What the caller has read before was read while it had.
- */
-bool
-cb_entry_cache_is_same(Relation rel, const CbCachedLeaf *leaf)
-{
-	pg_read_barrier();
-	return cb_rel_changes(rel, leaf->block) == leaf->changes;
+	memcpy(tuple, item.data, sizeof(item.data));
+	return cb_entry_cache_is_same(rel, leaf);
 }
 
 /*
