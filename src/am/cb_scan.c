@@ -73,7 +73,7 @@
 #define CB_SCAN_BITMAP_BATCH	256
 
 /* items that the visibility map is asked for at a time: of a window at first, then */
-#define CB_SCAN_MAP_FIRST		16
+#define CB_SCAN_MAP_FIRST		4
 #define CB_SCAN_MAP_BATCH		64
 
 /*
@@ -389,12 +389,12 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 	return found;
 }
 
-/* Is the TID of what the scan has met still the same row's? */
+/* Are the TIDs of what the scan's window has still the same rows'? */
 static inline bool
 cb_scan_keeps_tids(IndexScanDesc scan)
 {
 	return cb_counts_removals(scan->indexRelation) ==
-		((CbScanOpaque) scan->opaque)->removals;
+		((CbScanOpaque) scan->opaque)->cur->removals;
 }
 
 /*
@@ -450,9 +450,9 @@ cb_scan_ask_map(IndexScanDesc scan, ScanDirection dir)
 		if (CbScanItemIsUpper(&window->items[i]) || so->began_in_recovery)
 			asked |= UINT64CONST(1) << (i - from);
 	}
+	window->map_all = cb_scan_read_map(scan, from, asked);
 	window->map_from = from;
 	window->map_to = to;
-	window->map_all = cb_scan_read_map(scan, from, asked);
 }
 
 /*

@@ -110,6 +110,7 @@ typedef struct CbWindow
 	bool		copied;			/* leaf and reader are of blkno and lsn */
 	int			nitems;
 	int			index;			/* the item last returned */
+	uint64		removals;		/* the scan's, when its entries were met */
 	int			map_from;		/* items that the visibility map was asked for,
 								 * from this one on ... */
 	int			map_to;			/* ... up to this one; ... */
@@ -219,7 +220,7 @@ typedef struct CbScanOpaqueData
 	int			mark_index;		/* the marked item if it is in cur, or -1 */
 
 	/* to see for ourselves whether an entry's row is visible */
-	uint64		removals;		/* as counted before upper, and the window, were
+	uint64		removals;		/* as counted before upper, and windows, were
 								 * read, ... */
 	bool		began_in_recovery;	/* ... when recovery was not over */
 	Buffer		vm_buf;			/* page of the visibility map, or invalid */

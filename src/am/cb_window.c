@@ -646,6 +646,7 @@ cb_window_try_read(IndexScanDesc scan, ScanDirection dir)
 	MemoryContextReset(so->work_cxt);
 	cb_arena_reset(&window->kept);
 	window->nitems = 0;
+	window->removals = so->removals;
 	window->map_to = 0;
 	window->nkilled = 0;
 	window->goes = false;
