@@ -17,6 +17,7 @@ import time
 
 import data
 import drive
+from work_reads import PLAN
 
 SESSIONS = 64
 
@@ -147,7 +148,7 @@ class Reader(Crowd):
         cluster = self.bench.clone(self.template(method))
         cluster.start(self.bench.env.settings(method, self.shape))
         cluster.prewarm()
-        db = cluster.connect("-c enable_seqscan=off -c enable_bitmapscan=off")
+        db = cluster.connect(PLAN)
         cursor = db.cursor()
         self.look_up(cursor, 1)
         micros = {"alone": [], "beside": []}

@@ -171,7 +171,7 @@ class Standby(Replicated):
         return ["standby"]
 
     def run(self, method, repeat):
-        methods = [method] + [m for m in (BESIDE,) if m in self.bench.args.methods]
+        methods = [method, BESIDE] if BESIDE in self.bench.args.methods else [method]
         pairs = [(m, *self.pair(m, place)) for place, m in enumerate(methods)]
         for pair in pairs:
             self.fill(*pair)
