@@ -6,9 +6,11 @@ SELECT pg_describe_object(d.classid, d.objid, 0) AS object,
 	   obj_description(d.objid, d.classid::regclass::text) AS comment,
 	   CASE d.classid WHEN 'pg_proc'::regclass THEN pg_get_functiondef(d.objid)
 		WHEN 'pg_class'::regclass THEN pg_get_viewdef(d.objid) END AS definition,
-	   (SELECT array_agg(pg_describe_object('pg_amop'::regclass, o.oid, 0) ORDER BY 1) FROM pg_amop o
+	   (SELECT array_agg(pg_describe_object('pg_amop'::regclass, o.oid, 0)
+					  ORDER BY pg_describe_object('pg_amop'::regclass, o.oid, 0)) FROM pg_amop o
 		WHERE o.amopfamily = d.objid AND d.classid = 'pg_opfamily'::regclass) AS operators,
-	   (SELECT array_agg(pg_describe_object('pg_amproc'::regclass, o.oid, 0) ORDER BY 1) FROM pg_amproc o
+	   (SELECT array_agg(pg_describe_object('pg_amproc'::regclass, o.oid, 0)
+					  ORDER BY pg_describe_object('pg_amproc'::regclass, o.oid, 0)) FROM pg_amproc o
 		WHERE o.amprocfamily = d.objid AND d.classid = 'pg_opfamily'::regclass) AS support,
 	   (SELECT o.opcdefault || ' ' || o.opckeytype::regtype FROM pg_opclass o
 		WHERE o.oid = d.objid AND d.classid = 'pg_opclass'::regclass) AS class
