@@ -52,6 +52,18 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.cache_batch_key_filters() IS
 	'filters that tell for unique indexes of this database which keys are not there, and about how many keys they have';
 
+CREATE FUNCTION @extschema@.cache_batch_tiles(index regclass,
+	OUT "position" integer,
+	OUT block bigint,
+	OUT tiles integer,
+	OUT runs integer,
+	OUT entries bigint,
+	OUT pages integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.cache_batch_tiles(regclass) IS
+	'the tile pages of an index''s range buffers in the order of their keys: what waits in tiles for the tree; none if it has never had any';
+
 CREATE VIEW @extschema@.cache_batch_stat_progress AS
 SELECT p.pid,
 	   p.datid,
@@ -76,3 +88,5 @@ COMMENT ON VIEW @extschema@.cache_batch_stat_progress IS
 
 GRANT SELECT ON @extschema@.cache_batch_stat_progress TO PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.cache_batch_stat_reset(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.cache_batch_tiles(regclass) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION @extschema@.cache_batch_tiles(regclass) TO pg_stat_scan_tables;

@@ -36,7 +36,7 @@ typedef struct CbSource
 
 #define CB_MERGE_MAX \
 	(CB_COPY_MAX_COMPONENTS + CB_BUCKET_MAX_CHUNKS + CB_SHARED_MAX_COMPONENTS + \
-	 CB_RANGE_MAX_RUNS + 2)
+	 CB_RANGE_MAX_RUNS + 3)
 
 typedef struct CbMerge
 {

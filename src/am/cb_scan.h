@@ -170,9 +170,14 @@ typedef struct CbScanRanges
 	bool		known;			/* is there something in state? */
 	CbRangeState state;			/* of the range page last read */
 	CbRunWatch	watch;			/* of its runs, if the scan began in recovery */
-	int			nwanted;		/* runs that this window has to read, ... */
-	int			wanted[CB_RANGE_MAX_RUNS];	/* ... by number in state */
 	CbRunCursor *cursors[CB_RANGE_MAX_RUNS];	/* of state's runs, or NULL */
+	MemoryContext tile_cxt;		/* of the bounds in tile */
+	bool		tile_known;		/* is there something in tile? */
+	CbTile		tile;			/* the one last read, ... */
+	CbRunWatch	tile_watch;		/* ... of its run, ... */
+	CbRunCursor *tile_cursor;	/* ... which this reads; NULL: not needed yet */
+	int			nwanted;		/* runs that this window has to read, ... */
+	CbRunCursor *wanted[CB_RANGE_MAX_RUNS + 1]; /* ... the tile's as well */
 } CbScanRanges;
 
 typedef struct CbScanOpaqueData
@@ -198,6 +203,7 @@ typedef struct CbScanOpaqueData
 	CbScanRanges *ranges;		/* NULL: not needed yet */
 	bool		locks;			/* is the transaction serializable? */
 	bool		in_range;		/* the window has a range in ranges */
+	bool		in_tile;		/* it has a tile in ranges */
 	bool		possible;		/* may anything satisfy the keys? */
 	bool		passed_on;		/* of a parallel scan: it is known to all where
 								 * the next window starts */

@@ -494,7 +494,7 @@ static inline bool
 cb_window_is_of_leaf(CbScanOpaque so)
 {
 	return so->upper->ncomponents == 0 && so->shared.ncomponents == 0 &&
-		(!so->in_range || so->ranges->nwanted == 0) &&
+		(so->ranges == NULL || so->ranges->nwanted == 0) &&
 		so->view.nchunks == 0;
 }
 

@@ -165,6 +165,8 @@ extern int	cb_test_share;		/* the same: to begin with; 0: a fair share */
 extern bool cb_test_join;		/* the same: join buckets that are flushed? */
 extern int	cb_test_run_min;	/* the same: entries of a run, at least */
 extern bool cb_test_spill;		/* the same: do flushes on request spill? */
+extern int	cb_test_tiles;		/* the same: ranges' runs go to tiles at once, of
+								 * so many leaves; 0: no */
 extern bool cb_test_filters;	/* are filters of keys filled at once, and in
 									 * small slices? */
 extern bool cb_test_read_ahead; /* the same: do scans, with all in memory? */

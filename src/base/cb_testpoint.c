@@ -75,6 +75,7 @@ int			cb_test_share = 0;
 bool		cb_test_join = false;
 int			cb_test_run_min = -1;
 bool		cb_test_spill = false;
+int			cb_test_tiles = 0;
 bool		cb_test_read_ahead = false;
 bool		cb_test_filters = false;
 bool		cb_test_lock_views = false;
@@ -267,6 +268,12 @@ cb_testpoint_define_tiers(void)
 							 &cb_test_spill,
 							 false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("cache_batch.test_tiles",
+							"Leaves of a tile, where the runs of range buffers go to tiles as soon as there is another one.",
+							"0: where there is no room for more, and few for each leaf.",
+							&cb_test_tiles,
+							0, 0, 100000,
+							PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
 /* How they are read, and what is counted. */

@@ -215,7 +215,7 @@ cb_flush_adapt(CbFlush *flush, uint32 bucket)
 {
 	if (flush->cause == CB_FLUSH_FULL &&
 		flush->nchunks >= CB_BUCKET_FULL_CHUNKS / 2 && !cb_pool_is_low() &&
-		(flush->nspilled > 0 ||
+		(flush->nspilled > 0 || flush->stats.tiled > 0 ||
 		 flush->stats.entries < CB_FLUSH_DENSE * flush->stats.visits))
 	{
 		IndexTuple	middle = flush->entries[flush->n / 2].itup;
@@ -256,7 +256,7 @@ cb_flush_move(CbFlush *flush, uint32 bucket)
 		cb_flush_note_moved(flush);
 		cb_bucket_set_place(bucket, flush->attach_id, &place);
 	}
-	if (flush->nspilled > 0)
+	if (flush->nspilled > 0 || flush->stats.tiled > 0)
 		cb_fetch_add(&flush->set->spills, 1);
 }
 

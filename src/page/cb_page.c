@@ -30,6 +30,14 @@ cb_page_init(Page page, uint16 flags, uint16 level)
 	opaque->page_id = CB_PAGE_ID;
 }
 
+/* What lies below pd_lower survives a full-page image. */
+static void
+cb_page_cover_meta(Page page)
+{
+	((PageHeader) page)->pd_lower =
+		((char *) CbPageGetMeta(page) + sizeof(CbMetaPageData)) - (char *) page;
+}
+
 /* Makes the metapage of an index with an empty journal and this root. */
 void
 cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
@@ -51,9 +59,32 @@ cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
 	meta->tiers[0] = CB_TIER_JOURNAL;
 	meta->tiers[1] = CB_TIER_TREE;
 
-	/* what lies below pd_lower survives a full-page image */
-	((PageHeader) page)->pd_lower =
-		((char *) meta + sizeof(CbMetaPageData)) - (char *) page;
+	cb_page_cover_meta(page);
+}
+
+/*
+ * The root above range pages, or tile pages, is in this block: the metapage says
+ * so, and has the tier of runs.
+ */
+void
+cb_page_set_meta_range_root(Page page, uint16 kind, BlockNumber root)
+{
+	CbMetaPageData *meta = CbPageGetMeta(page);
+
+	if (kind == CBP_TILES)
+	{
+		meta->tile_root = root;
+		meta->version = CB_FORMAT_TILES;
+		cb_page_cover_meta(page);
+		return;
+	}
+	meta->range_root = root;
+	if (meta->ntiers == 2)
+	{
+		meta->tiers[2] = meta->tiers[1];
+		meta->tiers[1] = CB_TIER_RUNS;
+		meta->ntiers = 3;
+	}
 }
 
 /* Makes a journal page without entries; seq: its number in the journal. */
@@ -134,7 +165,8 @@ cb_page_report_header(Relation rel, BlockNumber blkno, Page page)
 static void
 cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
 {
-	if (version != CB_FORMAT_VERSION)
+	if (version != CB_FORMAT_VERSION &&
+		(blkno != CB_METAPAGE_BLKNO || version != CB_FORMAT_TILES))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
 				 errmsg("index \"%s\" has format version %u at block %u, but this version of cache_batch reads version %d",

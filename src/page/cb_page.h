@@ -4,8 +4,8 @@
  *	  Layout of every page of a cachebatch index, and pure page mutations.
  *
  * Block 0 is the metapage.  Every other page is a tree page (leaf or
- * internal), a journal page, a range page or the root above these, a page of a
- * run, or free.  All have CbPageOpaqueData as their
+ * internal), a journal page, a range page, a tile page, the root above either, a
+ * page of a run, or free.  All have CbPageOpaqueData as their
  * special area; a page without CB_PAGE_ID there that is not all-zero is
  * corrupt.
  *
@@ -29,6 +29,7 @@
 
 /* version of the on-disk format, in the metapage and in every page */
 #define CB_FORMAT_VERSION	1
+#define CB_FORMAT_TILES		2	/* in the metapage of an index that has tiles */
 
 #define CB_META_MAGIC		0xCBA7C401
 #define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
@@ -65,10 +66,14 @@ StaticAssertDecl(sizeof(CbPageOpaqueData) == 16, "on-disk layout");
 											 * packed part */
 #define CBP_RANGE				(1 << 10)	/* lists runs: see cb_range_page.h */
 #define CBP_RUN					(1 << 11)	/* of a run */
+#define CBP_TILES				(1 << 12)	/* lists tiles: see cb_range_page.h */
+#define CBP_HAS_TILES			(1 << 13)	/* range page: tiles may have entries
+											 * of its range */
 
 /* of these a page has one */
 #define CBP_KINDS \
-	(CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL | CBP_DELETED | CBP_RANGE | CBP_RUN)
+	(CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL | CBP_DELETED | CBP_RANGE | \
+	 CBP_RUN | CBP_TILES)
 
 #define CbPageGetOpaque(page) ((CbPageOpaque) PageGetSpecialPointer(page))
 #define CbPageIsLeaf(page) ((CbPageGetOpaque(page)->flags & CBP_LEAF) != 0)
@@ -199,6 +204,8 @@ typedef struct CbMetaPageData
 	uint32		map_incarnation;	/* hint: of the server, when the free
 									 * space map was seen to be complete; 0:
 									 * it was not */
+	BlockNumber tile_root;		/* inner page above the tile pages; 0: none.
+								 * Version 1 had no bytes here: they are 0 */
 } CbMetaPageData;
 
 #define CbPageGetMeta(page) ((CbMetaPageData *) PageGetContents(page))
@@ -238,6 +245,7 @@ typedef struct CbDeletedPageData
 extern void cb_page_init(Page page, uint16 flags, uint16 level);
 extern void cb_page_init_meta(Page page, const uint8 *build_id,
 							  BlockNumber root, uint32 root_level);
+extern void cb_page_set_meta_range_root(Page page, uint16 kind, BlockNumber root);
 extern void cb_page_init_journal(Page page, uint64 seq);
 extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,
 								 FullTransactionId safexid);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cb_range_page.h
- *	  Layout of range pages, their range root, and the pages of runs.
+ *	  Layout of range pages, tile pages, the roots above them, and the pages of
+ *	  runs.
  *
  * Range pages form a chain by their right links.  Each covers the entries e
  * with low <= e < high key, and lists the runs of that range.  Item 1 is the
@@ -14,6 +15,12 @@
  * without high key and right link; a root, an internal page with downlinks to
  * them; and filters of the hashes of its entries' first columns.  All have
  * CBP_RUN, and no right link.
+ *
+ * Tile pages form a chain of their own, below a root of their own.  Each covers
+ * low <= e < high key, as range pages do, and lists the tiles of these keys in
+ * order.  A tile is a range of keys that has one run at most.  Its item is a
+ * pivot tuple, the tile's low key, with a CbTileRuns behind it; the first one's
+ * low key is the page's.  A tile ends where the next one begins.
  *
  * Mutations here change one page, cannot fail, and serve redo alike.
  *
@@ -35,6 +42,7 @@
 
 #define CB_RUN_MAX_PAGES	30	/* of all kinds: one record names them all */
 #define CB_RUN_MAX_FILTERS	3
+#define CB_TILE_FILTERS		1	/* of a tile's run: of tiles there are many */
 
 /* live runs of a range, and runs whose pages are not free yet */
 #define CB_RANGE_MAX_RUNS	32
@@ -67,6 +75,24 @@ StaticAssertDecl(sizeof(CbRunItem) == 32, "on-disk layout");
 	((CbRunItem *) PageGetItem((page), PageGetItemId((page), (off))))
 #define CbRunIsLive(item) (!FullTransactionIdIsValid((item)->safexid))
 
+#define CbPageListsTiles(page) \
+	((CbPageGetOpaque(page)->flags & CBP_TILES) != 0)
+#define CbRangeHasTiles(page) \
+	((CbPageGetOpaque(page)->flags & CBP_HAS_TILES) != 0)
+
+/* a tile's runs, each of which is none if it has no pages */
+typedef struct CbTileRuns
+{
+	CbRunItem	run;
+	CbRunItem	old;			/* the one before: its pages are to be given up, as
+								 * nobody is to come to them any more */
+} CbTileRuns;
+
+#define CbTileGetRuns(page, off) \
+	((CbTileRuns *) ((char *) CbPageGetTuple(page, off) + \
+					 MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off)))))
+#define CbTileItemSize(low) (MAXALIGN(IndexTupleSize(low)) + sizeof(CbTileRuns))
+
 /* Makes an empty range page; high is NULL for the rightmost. */
 extern void cb_range_page_init(Page page, IndexTuple high, IndexTuple low,
 							   BlockNumber next);
@@ -83,6 +109,18 @@ extern bool cb_range_page_has_room(Page page);
 extern void cb_range_page_add(Page page, const CbRunItem *item);
 extern void cb_range_page_retire(Page page, const OffsetNumber *offsets, int n,
 								 FullTransactionId safexid);
+
+/* Makes a tile page without tiles; high is NULL for the rightmost. */
+extern void cb_tile_page_init(Page page, IndexTuple high, BlockNumber next);
+
+/* Can the page's items be what they should be? */
+extern bool cb_tile_page_is_sound(Page page);
+
+extern bool cb_tile_page_has_room(Page page, IndexTuple low);
+extern void cb_tile_page_add(Page page, OffsetNumber off, IndexTuple low,
+							 const CbTileRuns *runs);
+extern void cb_tile_page_set(Page page, OffsetNumber off, const CbRunItem *run);
+extern void cb_tile_page_give_up(Page page, OffsetNumber off);
 
 /* ---------- filters ---------- */
 

@@ -20,6 +20,17 @@
 #include "storage/bufmgr.h"
 
 /*
+ * Copies a record's main data, of this size now; what a record of an earlier
+ * version lacks at its end becomes 0.
+ */
+void
+cb_redo_read_data(XLogReaderState *record, void *data, Size size)
+{
+	memset(data, 0, size);
+	memcpy(data, XLogRecGetData(record), Min(size, XLogRecGetDataLen(record)));
+}
+
+/*
  * Ends recovery, and so the server, unless the page of the block is such as the
  * record needs.  Pages on disk may be damaged; to change one at places that are
  * not in it would damage what lies beside it in memory.
@@ -61,7 +72,8 @@ cb_redo_is_sound(Page page, uint16 kinds)
 		return ((PageHeader) page)->pd_lower >= CB_JOURNAL_FIRST &&
 			((PageHeader) page)->pd_lower <= CB_JOURNAL_END;
 	return cb_page_items_are_inside(page) &&
-		((flags & CBP_RANGE) == 0 || cb_range_page_is_sound(page));
+		((flags & CBP_RANGE) == 0 || cb_range_page_is_sound(page)) &&
+		((flags & CBP_TILES) == 0 || cb_tile_page_is_sound(page));
 }
 
 /*

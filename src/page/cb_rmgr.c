@@ -52,9 +52,17 @@ static void
 cb_rmgr_desc(StringInfo buf, XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & XLR_RMGR_INFO_MASK;
+	union
+	{
+		uint64		align;
+		char		data[128];
+	}			rec;
 
+	StaticAssertStmt(sizeof(rec) >= SizeOfCbUnlink(CB_MAX_UNLINK_PAGES),
+					 "the largest of what records say");
+	cb_redo_read_data(record, &rec, sizeof(rec));
 	if (cb_rmgr_action(info)->describe != NULL)
-		cb_rmgr_action(info)->describe(buf, XLogRecGetData(record));
+		cb_rmgr_action(info)->describe(buf, rec.data);
 }
 
 static const char *
@@ -67,7 +75,7 @@ cb_rmgr_identify(uint8 info)
 
 /*
  * Each of these appends to buf what a record of its kind says; rec is the
- * record's main data.  They read nothing else, so they may be called at any
+ * record's main data, and zeros behind it.  They read nothing else, so they may be called at any
  * time, by any process that has the record.
  */
 void
@@ -176,7 +184,9 @@ cb_describe_leaf_delete(StringInfo buf, const char *rec)
 void
 cb_describe_spill(StringInfo buf, const char *rec)
 {
-	appendStringInfo(buf, "npages %u", ((const xl_cb_spill *) rec)->npages);
+	const xl_cb_spill *xlrec = (const xl_cb_spill *) rec;
+
+	appendStringInfo(buf, "npages %u, tile %u", xlrec->npages, xlrec->tile);
 }
 
 void
@@ -184,9 +194,9 @@ cb_describe_retire(StringInfo buf, const char *rec)
 {
 	const xl_cb_retire *xlrec = (const xl_cb_retire *) rec;
 
-	appendStringInfo(buf, "nitems %u, safexid %u:%u", xlrec->nitems,
+	appendStringInfo(buf, "nitems %u, safexid %u:%u, tile %u", xlrec->nitems,
 					 EpochFromFullTransactionId(xlrec->safexid),
-					 XidFromFullTransactionId(xlrec->safexid));
+					 XidFromFullTransactionId(xlrec->safexid), xlrec->tile);
 }
 
 void
@@ -194,7 +204,8 @@ cb_describe_run_free(StringInfo buf, const char *rec)
 {
 	const xl_cb_run_free *xlrec = (const xl_cb_run_free *) rec;
 
-	appendStringInfo(buf, "offset %u, npages %u", xlrec->offset, xlrec->npages);
+	appendStringInfo(buf, "%s %u, npages %u", xlrec->is_tile ? "tile" : "offset",
+					 xlrec->offset, xlrec->npages);
 }
 
 /* ---------- masking, registration ---------- */

@@ -230,53 +230,62 @@ typedef struct xl_cb_reuse_page
 #define SizeOfCbReusePage sizeof(xl_cb_reuse_page)
 
 /*
- * Make the index's first range page and their range root, or split a range
- * page.  No data: all blocks are there in full.
+ * Make the index's first range page, or tile page, and the root above it; or
+ * split one; or cut a tile in two; or note that tiles may have entries of a
+ * range.  No data: all blocks are there in full.
  *
- * blocks 0 ... 2: the metapage, the range root, the range page; or the range
- * page, the new one to its right, the range root.
+ * blocks 0 ... 2: the metapage, the root, the page; or the page, the new one to
+ * its right, the root; or the page alone.
  */
 
 /*
- * Write a run and list it.
+ * Write a run and list it; or make it a tile's, in the place of the one that it
+ * has, whose entries it has as well, and which becomes the tile's old one.
  *
- * block 0: the range page; its data: the run's CbRunItem.
+ * block 0: the range page, or the tile page; its data: the run's CbRunItem.
  * blocks 1 ... npages: the run's pages, in full.
  */
 typedef struct xl_cb_spill
 {
 	uint16		npages;
+	OffsetNumber tile;			/* its item; 0: it is a range page, as in 1.0,
+								 * which lacks this */
 } xl_cb_spill;
 
-#define SizeOfCbSpill (offsetof(xl_cb_spill, npages) + sizeof(uint16))
+#define SizeOfCbSpill (offsetof(xl_cb_spill, tile) + sizeof(OffsetNumber))
 
 /*
- * The entries of some runs are in the leaves.
+ * The entries of some runs of a range are in the leaves, or in tiles; or those of
+ * a tile's run are in the leaves, and it becomes the tile's old one.
  *
- * block 0: the range page; its data: the offsets of their items.
+ * block 0: the range page; its data: the offsets of their items.  Or the tile
+ * page.
  */
 typedef struct xl_cb_retire
 {
-	FullTransactionId safexid;
+	FullTransactionId safexid;	/* not of a tile's */
 	uint16		nitems;
+	OffsetNumber tile;			/* as in xl_cb_spill */
 } xl_cb_retire;
 
-#define SizeOfCbRetire (offsetof(xl_cb_retire, nitems) + sizeof(uint16))
+#define SizeOfCbRetire (offsetof(xl_cb_retire, tile) + sizeof(OffsetNumber))
 
 /*
  * Give up the pages of a run that nobody can be reading any more; queries of
- * standbys, which can, notice it.
+ * standbys, which can, notice it, and so does who reads a tile's old run.
  *
- * block 0: the range page, which loses the item.
+ * block 0: the range page, which loses the item; or the tile page, whose tile has no
+ * old run then.
  * blocks 1 ... npages: the run's pages, initialised as deleted ones.
  */
 typedef struct xl_cb_run_free
 {
 	OffsetNumber offset;
 	uint16		npages;
+	bool		is_tile;		/* not in version 1.0 */
 } xl_cb_run_free;
 
-#define SizeOfCbRunFree (offsetof(xl_cb_run_free, npages) + sizeof(uint16))
+#define SizeOfCbRunFree (offsetof(xl_cb_run_free, is_tile) + sizeof(bool))
 
 /* what is done with a kind of record */
 typedef struct CbWalAction
@@ -295,6 +304,7 @@ extern void cb_wal_register(const CbWalAction *actions);
 /* cb_redo.c: the frame of redo functions */
 extern Page cb_redo_begin(XLogReaderState *record, uint8 block, uint16 kinds,
 						  Buffer *buf);
+extern void cb_redo_read_data(XLogReaderState *record, void *data, Size size);
 extern void cb_redo_require(XLogReaderState *record, uint8 block, bool sound);
 extern Page cb_redo_begin_init(XLogReaderState *record, uint8 block,
 							   Buffer *buf);

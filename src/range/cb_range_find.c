@@ -1,13 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * cb_range_find.c
- *	  The range pages: finding, making and splitting them.
+ *	  The chains of range pages and of tile pages: finding, making and
+ *	  splitting them.
  *
- * The range root is one page.  A range page that has no downlink in it is
- * reached from the one to its left.  When the range root is full it is made
- * anew, with downlinks to ranges at even distances.  Range pages are split
- * while they list no live run, in one record with the range root, and are
- * never deleted; so a link to one stays good for as long as the index's file.
+ * The root of a chain is one page.  A page that has no downlink in it is
+ * reached from the one to its left.  When the root is full it is made anew, with
+ * downlinks to pages at even distances.  Range pages are split while they list
+ * no live run, tile pages between two tiles, in one record with the root.  None
+ * is ever deleted; so a link to one stays good for as long as the index's file.
+ *
+ * Which chain is meant tells the kind of its pages, CBP_RANGE or CBP_TILES.  "Range
+ * page" means either here, where nothing else is said.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,16 +27,16 @@
 #include "utils/snapmgr.h"
 
 /*
- * The range root's block, as the metapage says now; 0: there is none.
- * Share-locks the metapage for a moment.
+ * The root's block, as the metapage says now; 0: there is none.  Share-locks the
+ * metapage for a moment.
  */
 BlockNumber
-cb_range_root(Relation rel)
+cb_range_root(Relation rel, uint16 kind)
 {
 	CbMetaPageData meta;
 
 	cb_rel_read_meta(rel, NULL, &meta);
-	return meta.range_root;
+	return kind == CBP_TILES ? meta.tile_root : meta.range_root;
 }
 
 /*
@@ -54,17 +58,18 @@ cb_range_read_root(Relation rel, BlockNumber root, int lockmode)
 }
 
 /*
- * Reads, locks and checks a range page, which the caller unlocks and unpins;
- * snapshot: of a scan, or NULL.  An error is raised if the link leads nowhere,
- * if the page is no sound range page or its own right neighbour, and if it is
+ * Reads, locks and checks a page of this kind, which the caller unlocks and
+ * unpins; snapshot: of a scan, or NULL.  An error is raised if the link leads
+ * nowhere, if the page is no sound one or its own right neighbour, and if it is
  * too new for the snapshot.
  */
 Buffer
-cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
+cb_range_read_page(Relation rel, BlockNumber blkno, uint16 kind, int lockmode,
 				   Snapshot snapshot)
 {
 	Buffer		buf;
 	Page		page;
+	bool		sound;
 
 	if (blkno == InvalidBlockNumber)
 		cb_report_corrupt(rel, blkno, "A link to a range page leads nowhere.");
@@ -72,8 +77,10 @@ cb_range_read_page(Relation rel, BlockNumber blkno, int lockmode,
 	page = BufferGetPage(buf);
 	LockBuffer(buf, lockmode);
 	cb_page_check(rel, blkno, page);
-	if (!cb_range_page_is_sound(page) || CbPageGetOpaque(page)->next == blkno)
-		cb_report_corrupt(rel, blkno, "It is not a valid range page.");
+	sound = kind == CBP_TILES ? cb_tile_page_is_sound(page) : cb_range_page_is_sound(page);
+	if (!sound || CbPageGetOpaque(page)->next == blkno)
+		cb_report_corrupt(rel, blkno, "It is not a valid %s page.",
+						  kind == CBP_TILES ? "tile" : "range");
 	if (snapshot)
 		TestForOldSnapshot(snapshot, rel, page);
 	return buf;
@@ -104,6 +111,13 @@ cb_range_is_at(Relation rel, BlockNumber blkno)
 	}
 	UnlockReleaseBuffer(buf);
 	return result;
+}
+
+/* A bound as a page has it; NULL for minus infinity, else palloc'd. */
+IndexTuple
+cb_range_copy_bound(Relation rel, IndexTuple bound)
+{
+	return BTreeTupleGetNAtts(bound, rel) > 0 ? CopyIndexTuple(bound) : NULL;
 }
 
 /*
@@ -151,7 +165,7 @@ cb_range_covers(const CbKeyDesc *kd, const CbBound *bound, ScanDirection dir,
 	return !cb_range_is_beyond(kd, bound, dir, high);
 }
 
-/* The block that the range root names for the bound. */
+/* The block that the root names for the bound. */
 static BlockNumber
 cb_range_find_child(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
 					ScanDirection dir)
@@ -166,18 +180,18 @@ cb_range_find_child(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
 }
 
 /*
- * The range page that has the first position right of the bound [last left of
- * it], pinned and locked.  from: one that does not begin right of that, or
- * InvalidBlockNumber: then the way begins at the range root, root, which is
- * there.  snapshot: as cb_range_read_page().
+ * The page of this kind that has the first position right of the bound [last
+ * left of it], pinned and locked.  from: one that does not begin right of that,
+ * or InvalidBlockNumber: then the way begins at the root, which is there.
+ * snapshot: as cb_range_read_page().
  *
  * Holds one page lock at a time, none on entry; comparison functions run under
  * it, as in nbtree.  Errors are raised for damage; can be cancelled.
  */
 Buffer
-cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
-			  ScanDirection dir, int lockmode, BlockNumber from,
-			  Snapshot snapshot)
+cb_range_find(const CbKeyDesc *kd, BlockNumber root, uint16 kind,
+			  const CbBound *bound, ScanDirection dir, int lockmode,
+			  BlockNumber from, Snapshot snapshot)
 {
 	BlockNumber blkno = from != InvalidBlockNumber ? from :
 		cb_range_find_child(kd, root, bound, dir);
@@ -185,7 +199,8 @@ cb_range_find(const CbKeyDesc *kd, BlockNumber root, const CbBound *bound,
 
 	for (;;)
 	{
-		Buffer		buf = cb_range_read_page(kd->rel, blkno, lockmode, snapshot);
+		Buffer		buf = cb_range_read_page(kd->rel, blkno, kind, lockmode,
+											 snapshot);
 		Page		page = BufferGetPage(buf);
 
 		if (!cb_range_is_beyond(kd, bound, dir, CbPageIsRightmost(page) ?
@@ -225,17 +240,17 @@ cb_range_separators(Relation rel, BlockNumber root, Size max_size, int *n)
 
 /* ---------- making and splitting ---------- */
 
-#define CB_RANGE_PAGES	3		/* that one record changes */
+#define CB_RANGE_PAGES	3		/* that one record changes, at most */
 
 /*
- * Puts images in the place of locked pages, as one atomic action, which the
+ * Puts images in the place of n locked pages, as one atomic action, which the
  * record has in full; unlocks them.
  */
 static void
-cb_range_install(Relation rel, Buffer *bufs, PGAlignedBlock *images)
+cb_range_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int n)
 {
 	START_CRIT_SECTION();
-	for (int i = 0; i < CB_RANGE_PAGES; i++)
+	for (int i = 0; i < n; i++)
 	{
 		memcpy(BufferGetPage(bufs[i]), images[i].data, BLCKSZ);
 		MarkBufferDirty(bufs[i]);
@@ -245,79 +260,78 @@ cb_range_install(Relation rel, Buffer *bufs, PGAlignedBlock *images)
 		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
-		for (int i = 0; i < CB_RANGE_PAGES; i++)
+		for (int i = 0; i < n; i++)
 			XLogRegisterBuffer(i, bufs[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
 		lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RANGE_PAGES);
-		for (int i = 0; i < CB_RANGE_PAGES; i++)
+		for (int i = 0; i < n; i++)
 			PageSetLSN(BufferGetPage(bufs[i]), lsn);
 	}
 	END_CRIT_SECTION();
-	for (int i = 0; i < CB_RANGE_PAGES; i++)
+	for (int i = 0; i < n; i++)
 		UnlockReleaseBuffer(bufs[i]);
 }
 
-/*
- * The range root with its first downlink, or the first range page, which has
- * all.
- */
+/* The root with its first downlink, and the first page, which has all. */
 static void
-cb_range_init_first(Page root_page, Page range, BlockNumber range_blkno)
+cb_range_init_first(uint16 kind, Page root_page, Page range,
+					BlockNumber range_blkno)
 {
 	IndexTuple	downlink = cb_key_minus_infinity(range_blkno);
+	CbTileRuns	none = {0};
 
 	cb_page_init(root_page, CBP_RANGE, CB_RANGE_ROOT_LEVEL);
 	(void) PageAddItem(root_page, (Item) downlink, IndexTupleSize(downlink),
 					   FirstOffsetNumber, false, false);
-	cb_range_page_init(range, NULL, downlink, InvalidBlockNumber);
+	if (kind == CBP_TILES)
+	{
+		cb_tile_page_init(range, NULL, InvalidBlockNumber);
+		cb_tile_page_add(range, FirstOffsetNumber, downlink, &none);
+	}
+	else
+		cb_range_page_init(range, NULL, downlink, InvalidBlockNumber);
 	pfree(downlink);
 }
 
-/* Sets the metapage's link; it has the tier of runs then. */
-static void
-cb_range_set_meta(Page page, BlockNumber root)
+/* Does the metapage, which is locked, name a root?  0: none. */
+static BlockNumber
+cb_range_meta_root(Page page, uint16 kind)
 {
 	CbMetaPageData *meta = CbPageGetMeta(page);
 
-	meta->range_root = root;
-	if (meta->ntiers == 2)
-	{
-		meta->tiers[2] = meta->tiers[1];
-		meta->tiers[1] = CB_TIER_RUNS;
-		meta->ntiers = 3;
-	}
+	return kind == CBP_TILES ? meta->tile_root : meta->range_root;
 }
 
 /*
- * Makes the first range page and the range root, unless another did.  Returns
- * the range root's block.  One atomic action, with the link in the metapage,
- * which is locked last.  No LWLock is held, on entry or on return; an error,
- * as of a full disk, changes nothing.  Not in recovery.
+ * Makes the first page of this kind and the root, unless another did.  Returns
+ * the root's block.  One atomic action, with the link in the metapage, which is
+ * locked last.  No LWLock is held, on entry or on return; an error, as of a full
+ * disk, changes nothing.  Not in recovery.
  */
 BlockNumber
-cb_range_create(Relation rel)
+cb_range_create(Relation rel, uint16 kind)
 {
-	Buffer		bufs[CB_RANGE_PAGES];	/* metapage, range root, range page */
+	Buffer		bufs[CB_RANGE_PAGES];	/* metapage, root, range page */
 	PGAlignedBlock images[CB_RANGE_PAGES];
 	BlockNumber root;
 
 	bufs[1] = cb_rel_alloc_page(rel);
 	bufs[2] = cb_rel_alloc_page(rel);
 	root = BufferGetBlockNumber(bufs[1]);
-	cb_range_init_first((Page) images[1].data, (Page) images[2].data,
+	cb_range_init_first(kind, (Page) images[1].data, (Page) images[2].data,
 						BufferGetBlockNumber(bufs[2]));
 	bufs[0] = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	LockBuffer(bufs[0], BUFFER_LOCK_EXCLUSIVE);
-	if (CbPageGetMeta(BufferGetPage(bufs[0]))->range_root != 0)
+	if (cb_range_meta_root(BufferGetPage(bufs[0]), kind) != 0)
 	{
-		root = CbPageGetMeta(BufferGetPage(bufs[0]))->range_root;
+		root = cb_range_meta_root(BufferGetPage(bufs[0]), kind);
 		UnlockReleaseBuffer(bufs[0]);
 		cb_rel_return_page(rel, bufs[2]);
 		cb_rel_return_page(rel, bufs[1]);
 		return root;
 	}
 	memcpy(images[0].data, BufferGetPage(bufs[0]), BLCKSZ);
-	cb_range_set_meta((Page) images[0].data, root);
-	cb_range_install(rel, bufs, images);
+	cb_page_set_meta_range_root((Page) images[0].data, kind, root);
+	cb_range_install(rel, bufs, images, CB_RANGE_PAGES);
 	CB_TEST_POINT("range-created");
 	return root;
 }
@@ -356,11 +370,12 @@ cb_range_make_left(Page image, Page page, IndexTuple high, BlockNumber next)
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
 	cb_range_page_init(image, high, CbRangeGetLow(page), next);
+	CbPageGetOpaque(image)->flags |= CbPageGetOpaque(page)->flags & CBP_HAS_TILES;
 	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
 		cb_range_page_add(image, CbRangeGetRun(page, off));
 }
 
-/* Has the range root, as it is now, room for another downlink of this size? */
+/* Has the root, as it is now, room for another downlink of this size? */
 static bool
 cb_range_root_has_room(Relation rel, BlockNumber root, Size size)
 {
@@ -372,16 +387,17 @@ cb_range_root_has_room(Relation rel, BlockNumber root, Size size)
 }
 
 /*
- * Makes a range root anew that names ranges at even distances and is half
- * full, so that no range is far from a downlink: where keys go on for ever,
- * say, there are ever more ranges.  No lock is held: who splits a range
- * meanwhile is missing in it, and is reached by right links.
+ * Makes a root anew that names pages at even distances and is half full, so that
+ * none is far from a downlink: where keys go on for ever, say, there are ever
+ * more of them.  No lock is held: one that is split off meanwhile is missing in
+ * it, and is reached by right links.
  */
 static void
-cb_range_make_root(const CbKeyDesc *kd, BlockNumber root, Page root_page)
+cb_range_make_root(const CbKeyDesc *kd, BlockNumber root, uint16 kind,
+				   Page root_page)
 {
 	CbBound		bound = {.kind = CB_BOUND_MIN};
-	Buffer		buf = cb_range_find(kd, root, &bound, ForwardScanDirection,
+	Buffer		buf = cb_range_find(kd, root, kind, &bound, ForwardScanDirection,
 									BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
 	List	   *downlinks = NIL;
 	Size		space = 0;
@@ -401,7 +417,7 @@ cb_range_make_root(const CbKeyDesc *kd, BlockNumber root, Page root_page)
 			break;
 		cb_range_check_moves(kd->rel, next, moves);
 		CHECK_FOR_INTERRUPTS();
-		buf = cb_range_read_page(kd->rel, next, BUFFER_LOCK_SHARE, NULL);
+		buf = cb_range_read_page(kd->rel, next, kind, BUFFER_LOCK_SHARE, NULL);
 	}
 
 	cb_page_init(root_page, CBP_RANGE, CB_RANGE_ROOT_LEVEL);
@@ -416,10 +432,7 @@ cb_range_make_root(const CbKeyDesc *kd, BlockNumber root, Page root_page)
 	list_free_deep(downlinks);
 }
 
-/*
- * Puts the new range's downlink into an image of the range root, if it has
- * room.
- */
+/* Puts the new page's downlink into an image of the root, if it has room. */
 static void
 cb_range_add_downlink(const CbKeyDesc *kd, Page root_page, IndexTuple separator,
 					  BlockNumber blkno)
@@ -440,6 +453,42 @@ cb_range_add_downlink(const CbKeyDesc *kd, Page root_page, IndexTuple separator,
 #define CB_RANGE_MAX_SEPARATOR \
 	((CB_PAGE_ROOM - CB_RANGE_MAX_ITEMS * \
 	  (sizeof(CbRunItem) + sizeof(ItemIdData))) / 2 - 2 * sizeof(ItemIdData))
+
+/*
+ * Makes the root anew, in the image, if it has no room for another downlink;
+ * returns whether it did.
+ */
+static bool
+cb_range_plan_root(const CbKeyDesc *kd, BlockNumber root, uint16 kind,
+				   IndexTuple separator, PGAlignedBlock *image)
+{
+	if (cb_range_root_has_room(kd->rel, root, CbItemSpace(separator)))
+		return false;
+	cb_range_make_root(kd, root, kind, (Page) image->data);
+	return true;
+}
+
+/*
+ * Splits a page, as one atomic action, with the root: the left one and the new
+ * right one are locked, their images are made.  anew: so is the root's.
+ * Comparisons run, and an error is raised if one has released a lock.
+ */
+static void
+cb_range_finish_split(const CbKeyDesc *kd, BlockNumber root, Buffer *bufs,
+					  PGAlignedBlock *images, bool anew, IndexTuple separator)
+{
+	bufs[2] = cb_range_read_root(kd->rel, root, BUFFER_LOCK_EXCLUSIVE);
+	if (!anew)
+		memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
+	cb_range_add_downlink(kd, (Page) images[2].data, separator,
+						  BufferGetBlockNumber(bufs[1]));
+	for (int i = 0; i < CB_RANGE_PAGES; i++)
+		cb_tree_check_still_locked(kd->rel, bufs[i]);
+
+	CB_TEST_POINT("range-split-before");
+	cb_range_install(kd->rel, bufs, images, CB_RANGE_PAGES);
+	CB_TEST_POINT("range-split-after");
+}
 
 /*
  * Splits the range page at a separator within it, if it lists no live run: one
@@ -464,13 +513,11 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 
 	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
 		return false;
-	anew = !cb_range_root_has_room(rel, root, CbItemSpace(separator));
-	if (anew)
-		cb_range_make_root(kd, root, (Page) images[2].data);
+	anew = cb_range_plan_root(kd, root, CBP_RANGE, separator, &images[2]);
 	CB_TEST_POINT("range-split-planned");
 	bufs[1] = cb_rel_alloc_page(rel);
 	right = BufferGetBlockNumber(bufs[1]);
-	bufs[0] = cb_range_find(kd, root, &bound, ForwardScanDirection,
+	bufs[0] = cb_range_find(kd, root, CBP_RANGE, &bound, ForwardScanDirection,
 							BUFFER_LOCK_EXCLUSIVE, InvalidBlockNumber, NULL);
 	left = BufferGetPage(bufs[0]);
 	if (!cb_range_can_split(kd, left, separator))
@@ -483,16 +530,155 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 	cb_range_page_init((Page) images[1].data,
 					   CbPageIsRightmost(left) ? NULL : CbPageGetHighKey(left),
 					   separator, CbPageGetOpaque(left)->next);
-	bufs[2] = cb_range_read_root(rel, root, BUFFER_LOCK_EXCLUSIVE);
-	if (!anew)
-		memcpy(images[2].data, BufferGetPage(bufs[2]), BLCKSZ);
-	cb_range_add_downlink(kd, (Page) images[2].data, separator, right);
-	for (int i = 0; i < CB_RANGE_PAGES; i++)
-		cb_tree_check_still_locked(rel, bufs[i]);
+	CbPageGetOpaque((Page) images[1].data)->flags |=
+		CbPageGetOpaque(left)->flags & CBP_HAS_TILES;
+	cb_range_finish_split(kd, root, bufs, images, anew, separator);
+	return true;
+}
 
-	CB_TEST_POINT("range-split-before");
-	cb_range_install(rel, bufs, images);
-	CB_TEST_POINT("range-split-after");
+/*
+ * Notes on a range page that tiles may have entries of its range from now on, as
+ * one atomic action, if it does not say so.  The range's lock is held, and no
+ * LWLock, on entry or on return.  Not in recovery.
+ */
+void
+cb_range_note_tiles(Relation rel, BlockNumber blkno)
+{
+	Buffer		buf = cb_range_read_page(rel, blkno, CBP_RANGE,
+										 BUFFER_LOCK_EXCLUSIVE, NULL);
+	PGAlignedBlock image;
+
+	if (CbRangeHasTiles(BufferGetPage(buf)))
+	{
+		UnlockReleaseBuffer(buf);
+		return;
+	}
+	memcpy(image.data, BufferGetPage(buf), BLCKSZ);
+	CbPageGetOpaque((Page) image.data)->flags |= CBP_HAS_TILES;
+	cb_range_install(rel, &buf, &image, 1);
+	CB_TEST_POINT("range-noted-tiles");
+}
+
+/* ---------- tiles ---------- */
+
+/*
+ * Takes down the tile of a locked tile page that has the first position right of
+ * the bound [last left of it].  The bounds are copies, palloc'd.  Comparison
+ * functions run.
+ */
+void
+cb_tile_read(const CbKeyDesc *kd, Buffer buf, const CbBound *bound,
+			 ScanDirection dir, CbTile *tile)
+{
+	Page		page = BufferGetPage(buf);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off = cb_tree_search_page(kd, bound, page, dir);
+
+	tile->blkno = BufferGetBlockNumber(buf);
+	tile->lsn = BufferGetLSNAtomic(buf);
+	tile->off = off;
+	tile->first = off == CbPageFirstItem(page);
+	tile->low = cb_range_copy_bound(kd->rel, CbPageGetTuple(page, off));
+	if (off < max)
+		tile->high = CopyIndexTuple(CbPageGetTuple(page, off + 1));
+	else
+		tile->high = CbPageIsRightmost(page) ? NULL :
+			CopyIndexTuple(CbPageGetHighKey(page));
+	tile->runs = *CbTileGetRuns(page, off);
+}
+
+/* Copies those tiles of a page to an image that are from first to last. */
+static void
+cb_tile_copy(Page image, Page page, OffsetNumber first, OffsetNumber last)
+{
+	for (OffsetNumber off = first; off <= last; off++)
+		cb_tile_page_add(image, OffsetNumberNext(PageGetMaxOffsetNumber(image)),
+						 CbPageGetTuple(page, off), CbTileGetRuns(page, off));
+}
+
+/*
+ * Splits a tile page before its tile number off, which is not its first, or in the
+ * middle (0), as one atomic action, with the root.  It has two tiles, at least.
+ *
+ * The tile page's lock is held; no LWLock is, on entry or on return.  Comparisons
+ * run under the root's lock, and an error is raised if one has released locks,
+ * before anything is changed.  Not in recovery.
+ */
+void
+cb_tile_split_page(const CbKeyDesc *kd, BlockNumber root, BlockNumber blkno,
+				   OffsetNumber off)
+{
+	Relation	rel = kd->rel;
+	Buffer		bufs[CB_RANGE_PAGES];	/* left, right, root */
+	PGAlignedBlock images[CB_RANGE_PAGES];
+	IndexTuple	separator;
+	OffsetNumber max;
+	bool		anew;
+	Page		left;
+
+	bufs[0] = cb_range_read_page(rel, blkno, CBP_TILES, BUFFER_LOCK_SHARE, NULL);
+	left = BufferGetPage(bufs[0]);
+	max = PageGetMaxOffsetNumber(left);
+	if (off == InvalidOffsetNumber)
+		off = (CbPageFirstItem(left) + max + 1) / 2;
+	separator = CopyIndexTuple(CbPageGetTuple(left, off));
+	LockBuffer(bufs[0], BUFFER_LOCK_UNLOCK);
+
+	/* whoever has the page's lock is the only one who changes it */
+	anew = cb_range_plan_root(kd, root, CBP_TILES, separator, &images[2]);
+	bufs[1] = cb_rel_alloc_page(rel);
+	LockBuffer(bufs[0], BUFFER_LOCK_EXCLUSIVE);
+	if (max != PageGetMaxOffsetNumber(left) ||
+		memcmp(CbPageGetTuple(left, off), separator, IndexTupleSize(separator)) != 0)
+		elog(ERROR, "cache_batch: a tile page of index \"%s\" has changed unexpectedly",
+			 RelationGetRelationName(rel));
+	cb_tile_page_init((Page) images[0].data, separator, BufferGetBlockNumber(bufs[1]));
+	cb_tile_copy((Page) images[0].data, left, CbPageFirstItem(left), off - 1);
+	cb_tile_page_init((Page) images[1].data,
+					  CbPageIsRightmost(left) ? NULL : CbPageGetHighKey(left),
+					  CbPageGetOpaque(left)->next);
+	cb_tile_copy((Page) images[1].data, left, off, max);
+	cb_range_finish_split(kd, root, bufs, images, anew, separator);
+	pfree(separator);
+}
+
+/*
+ * Cuts a tile that has no run in two, at a separator inside it.  False: it could
+ * not be done, as the separator is so long that few would fit.  Or the tile page
+ * has been split, as it had no room; then the tile is to be looked up again, and
+ * to be cut (true).
+ *
+ * The tile page's lock is held since the tile was read; it may not be the lock of
+ * the tile's page any more.  No LWLock is held, on entry or on return; one atomic
+ * action.  Not in recovery.
+ */
+bool
+cb_tile_cut(const CbKeyDesc *kd, BlockNumber root, const CbTile *tile,
+			IndexTuple separator)
+{
+	Buffer		buf;
+	PGAlignedBlock image;
+	CbTileRuns	none = {0};
+
+	if (IndexTupleSize(separator) > CB_RANGE_MAX_SEPARATOR)
+		return false;
+	buf = cb_range_read_page(kd->rel, tile->blkno, CBP_TILES,
+							 BUFFER_LOCK_EXCLUSIVE, NULL);
+	cb_tile_check_page(kd->rel, tile, BufferGetPage(buf));
+	if (!cb_tile_page_has_room(BufferGetPage(buf), separator))
+	{
+		bool		single = tile->first && tile->off == PageGetMaxOffsetNumber(BufferGetPage(buf));
+
+		UnlockReleaseBuffer(buf);
+		if (single)
+			return false;
+		cb_tile_split_page(kd, root, tile->blkno, InvalidOffsetNumber);
+		return true;
+	}
+	memcpy(image.data, BufferGetPage(buf), BLCKSZ);
+	cb_tile_page_add((Page) image.data, OffsetNumberNext(tile->off), separator, &none);
+	cb_range_install(kd->rel, &buf, &image, 1);
+	CB_TEST_POINT("tile-cut");
 	return true;
 }
 
@@ -503,8 +689,11 @@ cb_range_split(const CbKeyDesc *kd, BlockNumber root, IndexTuple separator)
 void
 cb_redo_range_pages(XLogReaderState *record)
 {
-	static const uint8 order[] = {1, 2, 0};
+	static const uint8 order[CB_RANGE_PAGES] = {1, 2, 0};
 
-	for (int i = 0; i < lengthof(order); i++)
-		UnlockReleaseBuffer(cb_redo_image(record, order[i]));
+	for (int i = 0; i < CB_RANGE_PAGES; i++)
+	{
+		if (XLogRecHasBlockRef(record, order[i]))
+			UnlockReleaseBuffer(cb_redo_image(record, order[i]));
+	}
 }

@@ -61,6 +61,17 @@ cb_range_is_run(int n)
 	return n >= CB_RUN_MIN_ENTRIES;
 }
 
+/* Do the range's runs have to go down, as it has no room for another? */
+static bool
+cb_range_is_full(const CbRangeState *state)
+{
+#ifdef CB_TESTPOINTS
+	if (cb_test_tiles > 0 && state->nruns > 0)
+		return true;
+#endif
+	return !state->has_room;
+}
+
 /* ---------- dividing ranges ---------- */
 
 /*
@@ -102,7 +113,7 @@ static void
 cb_range_locate(CbRangeApply *apply, IndexTuple itup)
 {
 	CbBound		bound = {.kind = CB_BOUND_TUPLE,.tuple = itup};
-	Buffer		buf = cb_range_find(apply->kd, apply->root, &bound,
+	Buffer		buf = cb_range_find(apply->kd, apply->root, CBP_RANGE, &bound,
 									ForwardScanDirection, BUFFER_LOCK_SHARE,
 									InvalidBlockNumber, NULL);
 
@@ -133,24 +144,13 @@ cb_range_carve(CbRangeApply *apply, IndexTuple itup)
 	}
 }
 
-/* How many of the n entries lie in the range. */
+/* How many of the n entries lie in the range: one at least. */
 static int
 cb_range_count(const CbRangeApply *apply, const CbSortEntry *entries, int n)
 {
-	int			low = 1;
-
 	if (apply->state.high == NULL)
 		return n;
-	while (low < n)
-	{
-		int			mid = low + (n - low) / 2;
-
-		if (cb_key_compare(apply->kd, entries[mid].itup, apply->state.high) < 0)
-			low = mid + 1;
-		else
-			n = mid;
-	}
-	return n;
+	return Max(cb_run_entries_left_of(apply->kd, entries, n, apply->state.high), 1);
 }
 
 /* Has the range enough for its leaves, with n more? */
@@ -177,7 +177,8 @@ cb_range_bring(CbRangeApply *apply, CbSortEntry *entries, int n)
 	if (apply->mode != CB_SPILL_OR_MERGE || apply->state.nruns == 0 ||
 		!cb_range_lock(rel, blkno, false))
 		return cb_tree_apply(apply->kd, entries, n, apply->stats);
-	n = cb_range_merge(apply->kd, blkno, apply->place, entries, n, apply->stats);
+	n = cb_range_merge(apply->kd, blkno, apply->place, entries, n, true,
+					   apply->stats);
 	cb_range_unlock(rel, blkno);
 	return n;
 }
@@ -215,9 +216,12 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 		cb_range_locate(apply, entries[0].itup);
 	cb_range_carve(apply, entries[0].itup);
 	n = cb_range_count(apply, entries, n);
-	if (!apply->state.has_room ||
+	if (cb_range_is_full(&apply->state) ||
 		(apply->mode == CB_SPILL_OR_MERGE && cb_range_is_ripe(apply, n)))
+	{
+		CB_TEST_POINT("merge-planned");
 		n = cb_range_bring(apply, entries, n);
+	}
 	else
 	{
 		if (cb_range_is_run(n))
@@ -242,7 +246,7 @@ cb_range_apply_each(CbRangeApply *apply, CbSortEntry *entries, int n)
 	int			done = 0;
 
 	if (apply->root == 0)
-		apply->root = cb_range_create(apply->kd->rel);
+		apply->root = cb_range_create(apply->kd->rel, CBP_RANGE);
 	do
 	{
 		cb_progress_expect(n - done);
@@ -282,7 +286,7 @@ cb_range_apply(CbKeyDesc *kd, CbSortEntry *entries, int n, CbSpillMode mode,
 	apply->high = cb_tree_find_separator(kd, entries[n - 1].itup);
 	apply->span = cb_tree_count_leaves(kd, apply->low, apply->high, PG_INT32_MAX);
 	(void) cb_key_prepare_hash(kd); /* in this memory context */
-	apply->root = cb_range_root(kd->rel);
+	apply->root = cb_range_root(kd->rel, CBP_RANGE);
 	if (n / apply->span >= cb_spill_target)
 		done = cb_tree_apply(kd, entries, n, stats);
 	else
@@ -324,7 +328,7 @@ cb_range_merge_one(const CbKeyDesc *kd, BlockNumber blkno, const CbBound *upto,
 		cb_range_lock(rel, blkno, wait))
 	{
 		if (state->nruns > 0)
-			(void) cb_range_merge(kd, blkno, place, NULL, 0, stats);
+			(void) cb_range_merge(kd, blkno, place, NULL, 0, false, stats);
 		cb_range_free_retired(rel, blkno);
 		cb_range_unlock(rel, blkno);
 	}
@@ -354,12 +358,12 @@ cb_range_merge_at(const CbKeyDesc *kd, BlockNumber blkno, CbRangePlace *place,
 static BlockNumber
 cb_range_find_first(const CbKeyDesc *kd, const CbBound *bound)
 {
-	BlockNumber blkno = cb_range_root(kd->rel);
+	BlockNumber blkno = cb_range_root(kd->rel, CBP_RANGE);
 	Buffer		buf;
 
 	if (blkno == 0)
 		return InvalidBlockNumber;
-	buf = cb_range_find(kd, blkno, bound, ForwardScanDirection,
+	buf = cb_range_find(kd, blkno, CBP_RANGE, bound, ForwardScanDirection,
 						BUFFER_LOCK_SHARE, InvalidBlockNumber, NULL);
 	blkno = BufferGetBlockNumber(buf);
 	UnlockReleaseBuffer(buf);
@@ -390,8 +394,8 @@ cb_range_count_entries(const CbKeyDesc *kd, BlockNumber blkno, const CbBound *up
 }
 
 /*
- * Merges the runs of all ranges that reach between the bounds into the tree,
- * and frees what can be freed of them.  wait: for others who are at it, else
+ * Merges the runs of all ranges, and then of all tiles, that reach between the
+ * bounds into the tree, and frees what can be freed of them.  wait: for others who are at it, else
  * leaves theirs out.  For sessions, which do not give way.  The ranges' locks
  * are taken here, one at a time; other locks and errors as cb_range_merge().
  */
@@ -410,11 +414,12 @@ cb_range_merge_between(const CbKeyDesc *kd, const CbBound *lo, const CbBound *hi
 		cb_range_check_moves(kd->rel, blkno, ++moves);
 		vacuum_delay_point(false);
 	}
+	cb_tile_merge_between(kd, lo, hi, wait, stats);
 }
 
 /*
- * Frees what runs of any range have given up, if nobody can be reading it, but
- * leaves ranges alone that others are at.  The caller holds no LWLock.
+ * Frees what runs of any range or tile have given up, if nobody can be reading it,
+ * but leaves those alone that others are at.  The caller holds no LWLock.
  * Comparisons run, to find the first range; errors as cb_range_free_retired().
  */
 void
@@ -434,4 +439,5 @@ cb_range_free_all(const CbKeyDesc *kd)
 		vacuum_delay_point(false);
 	}
 	pfree(state);
+	cb_tile_merge_between(kd, &first, &(CbBound) {.kind = CB_BOUND_MAX}, false, NULL);
 }

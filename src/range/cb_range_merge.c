@@ -36,13 +36,6 @@
 
 /* ---------- looking at a range ---------- */
 
-/* A bound of the range; NULL for minus infinity. */
-static IndexTuple
-cb_range_copy_bound(Relation rel, IndexTuple bound)
-{
-	return BTreeTupleGetNAtts(bound, rel) > 0 ? CopyIndexTuple(bound) : NULL;
-}
-
 /*
  * Takes down a locked range page, but lsn and blkno.  The bounds are copies,
  * palloc'd.
@@ -60,6 +53,7 @@ cb_range_read(Relation rel, Page page, CbRangeState *state)
 		state->high = CopyIndexTuple(CbPageGetHighKey(page));
 	state->next = CbPageGetOpaque(page)->next;
 	state->has_room = cb_range_page_has_room(page);
+	state->has_tiles = CbRangeHasTiles(page);
 	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
 	{
 		CbRunItem  *item = CbRangeGetRun(page, off);
@@ -99,84 +93,28 @@ cb_range_unlock(Relation rel, BlockNumber range)
 
 /* ---------- merging ---------- */
 
-/* entries of runs, collected */
 typedef struct CbRangeMerge
 {
-	const CbKeyDesc *kd;
-	CbArena		arena;
-	int			n;
-	int			allocated;
-	CbSortEntry *entries;		/* pos: which run, from 1 on, and its ordinal
-								 * there; 0: of no run */
 	CbRangeState state;
+	CbRunEntries all;			/* pos: which run, from 1 on, and its ordinal
+								 * there; 0: of no run */
 	int			first[CB_RANGE_MAX_RUNS + 1];	/* entry of each run */
 	XLogRecPtr	lsns[CB_RANGE_MAX_RUNS];
-	CbRunCursor cursor;
 } CbRangeMerge;
 
 #define CbRangeMergePos(run, ordinal) (((CbPos) (run) + 1) << 32 | (ordinal))
 
-/*
- * Adds an entry, which must stay: it is not copied.  More entries than the
- * range page says are an error.
- */
-static void
-cb_range_add(CbRangeMerge *merge, IndexTuple itup)
-{
-	if (merge->n == merge->allocated)
-		cb_report_corrupt(merge->kd->rel, merge->state.blkno,
-						  "Its runs have more entries than it says.");
-	cb_key_fill_sort_entry(merge->kd, &merge->entries[merge->n], itup);
-	merge->n++;
-}
-
-/* Adds the entries of the data page that the cursor is at. */
-static void
-cb_range_add_page(CbRangeMerge *merge)
-{
-	CbRunCursor *cursor = &merge->cursor;
-	IndexTuple *items;
-
-	if (CbPageIsPacked((Page) cursor->copy.data))
-	{
-		items = palloc(sizeof(IndexTuple) * cursor->nentries);
-		if (!cb_leaf_read_all(&cursor->leaf, &merge->arena, items))
-			cb_leaf_report_damaged(merge->kd->rel, cursor->pages[cursor->at]);
-		for (int i = 0; i < cursor->nentries; i++)
-			cb_range_add(merge, items[i]);
-		pfree(items);
-		return;
-	}
-	for (int i = 0; i < cursor->nentries; i++)
-	{
-		IndexTuple	itup = cb_run_entry(merge->kd->rel, cursor, i, NULL);
-		IndexTuple	copy = cb_arena_alloc(&merge->arena, IndexTupleSize(itup));
-
-		memcpy(copy, itup, IndexTupleSize(itup));
-		cb_range_add(merge, copy);
-	}
-}
-
 static void
 cb_range_add_run(CbRangeMerge *merge, int run)
 {
-	Relation	rel = merge->kd->rel;
-	CbBound		bound = {.kind = CB_BOUND_MIN};
+	CbRunEntries *all = &merge->all;
 
-	merge->first[run] = merge->n;
-	cb_run_open(&merge->cursor, &merge->state.runs[run], NULL);
-	(void) cb_run_seek(merge->kd, &merge->cursor, &bound, ForwardScanDirection);
-	do
-	{
-		if (merge->cursor.at + 1 < merge->cursor.npages)
-			cb_sound_prefetch(rel, merge->cursor.pages[merge->cursor.at + 1]);
-		cb_range_add_page(merge);
-		CHECK_FOR_INTERRUPTS();
-	} while (cb_run_turn(rel, &merge->cursor, ForwardScanDirection));
-	merge->lsns[run] = merge->cursor.lsn;
-	merge->first[run + 1] = merge->n;
-	for (int i = merge->first[run]; i < merge->n; i++)
-		merge->entries[i].pos = CbRangeMergePos(run, i - merge->first[run]);
+	merge->first[run] = all->n;
+	cb_run_entries_add_run(all, &merge->state.runs[run]);
+	merge->lsns[run] = all->cursor.lsn;
+	merge->first[run + 1] = all->n;
+	for (int i = merge->first[run]; i < all->n; i++)
+		all->entries[i].pos = CbRangeMergePos(run, i - merge->first[run]);
 }
 
 /* ---------- giving way ---------- */
@@ -193,7 +131,7 @@ cb_range_place_entry(const CbRangeMerge *merge, const CbRangePlace *place)
 
 		if (merge->state.runs[run].root == place->root &&
 			merge->lsns[run] <= place->lsn && at < merge->first[run + 1])
-			return merge->entries[at].itup;
+			return merge->all.entries[at].itup;
 	}
 	return NULL;
 }
@@ -209,15 +147,15 @@ cb_range_go_on(CbRangeMerge *merge, const CbRangePlace *place)
 		return;
 	for (int run = 0; run < merge->state.nruns; run++)
 	{
-		CbSortEntry *entries = merge->entries + merge->first[run];
+		CbSortEntry *entries = merge->all.entries + merge->first[run];
 		int			count = merge->first[run + 1] - merge->first[run];
 
 		if (merge->lsns[run] <= place->lsn)
-			count = cb_key_keep_right(merge->kd, entries, count, upto);
-		memmove(merge->entries + n, entries, count * sizeof(CbSortEntry));
+			count = cb_key_keep_right(merge->all.kd, entries, count, upto);
+		memmove(merge->all.entries + n, entries, count * sizeof(CbSortEntry));
 		n += count;
 	}
-	merge->n = n;
+	merge->all.n = n;
 }
 
 /* Takes down that the first so many of the sorted entries are in the tree. */
@@ -230,25 +168,13 @@ cb_range_note_place(const CbRangeMerge *merge, int done, CbRangePlace *place)
 	for (int run = 0; run < merge->state.nruns; run++)
 		latest = Max(latest, merge->lsns[run]);
 	while (done > 0 && pos == 0)
-		pos = merge->entries[--done].pos;
+		pos = merge->all.entries[--done].pos;
 	if (pos == 0)
 		return;					/* none of a run's: it stays */
 	place->lsn = latest;
 	place->range = merge->state.blkno;
 	place->root = merge->state.runs[(pos >> 32) - 1].root;
 	place->ordinal = (uint32) pos;
-}
-
-/* How many of the n sorted entries are left of this one. */
-static int
-cb_range_count_left(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
-					IndexTuple itup)
-{
-	int			count = 0;
-
-	while (count < n && cb_key_compare(kd, entries[count].itup, itup) < 0)
-		count++;
-	return count;
 }
 
 /*
@@ -258,7 +184,7 @@ cb_range_count_left(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
 void
 cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state)
 {
-	Buffer		buf = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
+	Buffer		buf = cb_range_read_page(rel, blkno, CBP_RANGE, BUFFER_LOCK_SHARE, NULL);
 
 	cb_range_read(rel, BufferGetPage(buf), state);
 	state->blkno = blkno;
@@ -292,9 +218,10 @@ cb_range_find_items(Page page, const CbRangeState *state, OffsetNumber *offsets)
 static void
 cb_range_retire(Relation rel, const CbRangeState *state)
 {
-	Buffer		buf = cb_range_read_page(rel, state->blkno, BUFFER_LOCK_EXCLUSIVE, NULL);
+	Buffer		buf = cb_range_read_page(rel, state->blkno, CBP_RANGE,
+										 BUFFER_LOCK_EXCLUSIVE, NULL);
 	OffsetNumber offsets[CB_RANGE_MAX_RUNS];
-	xl_cb_retire xlrec;
+	xl_cb_retire xlrec = {0};
 
 	xlrec.nitems = cb_range_find_items(BufferGetPage(buf), state, offsets);
 	xlrec.safexid = ReadNextFullTransactionId();
@@ -323,49 +250,94 @@ cb_range_retire(Relation rel, const CbRangeState *state)
 /* ---------- all of it ---------- */
 
 /*
+ * How many leaves the tiles have that the merge's entries go to; 0: they go to the
+ * leaves, as they are enough for these.
+ */
+static int64
+cb_range_tile_width(const CbRangeMerge *merge)
+{
+	const CbKeyDesc *kd = merge->all.kd;
+	const CbRangeState *state = &merge->state;
+	int64		many = (int64) merge->all.n * CB_TILE_PART / cb_spill_target;
+
+	if (state->nruns == 0 || !RelationNeedsWAL(kd->rel))
+		return 0;
+#ifdef CB_TESTPOINTS
+	if (cb_test_tiles > 0)
+		return cb_test_tiles;
+#endif
+	return cb_tree_count_leaves(kd, state->low, state->high, many + 1) > many ?
+		cb_tile_width(state) : 0;
+}
+
+/*
+ * Brings the merge's entries, which are sorted, to tiles, or to the leaves.
+ * Returns how many: fewer than all if it gave way.
+ */
+static int
+cb_range_bring_down(CbRangeMerge *merge, bool may_tile, CbApplyStats *stats)
+{
+	const CbKeyDesc *kd = merge->all.kd;
+	int64		width = may_tile ? cb_range_tile_width(merge) : 0;
+	BlockNumber root;
+
+	if (width == 0)
+		return cb_tree_apply(kd, merge->all.entries, merge->all.n, stats);
+	root = cb_tile_find_root(kd->rel);
+	cb_range_note_tiles(kd->rel, merge->state.blkno);
+	return cb_tile_apply(kd, root, merge->state.low, merge->all.entries,
+						 merge->all.n, width, stats);
+}
+
+/*
  * Applies the range's runs as they are now, but for what was applied up to the
- * place, and n more entries, sorted, to the tree, and retires the runs.  If it
- * gave way, the runs stay as they are, and *place is set, if it got beyond an
- * entry of theirs.  Returns how many of the n were applied: the first ones,
- * all unless it gave way.
+ * place, and n more entries, sorted, to the tree, or to tiles if may_tile and they
+ * are few for the leaves, and retires the runs.  If it gave way, the runs stay as they are, and *place is set, if it got
+ * beyond an entry of theirs.  Returns how many of the n were applied: the first
+ * ones, all unless it gave way, or the range has been split and some lie in its
+ * right part now, which may not say that it has tiles (A5_RANGETILES).
  *
  * The range's lock and RowExclusiveLock on the index are held, and no LWLock.
  * Comparisons run.  An error leaves the runs as they are, and some entries in
  * the tree, where the next merge finds them (I5).  The entries are the
- * caller's; what is allocated is freed.  stats: added to.  Not in recovery.
+ * caller's; what is allocated is freed, but for what kd gets.  stats: added to.
+ * Not in recovery.
  */
 int
 cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
-			   const CbSortEntry *entries, int n, CbApplyStats *stats)
+			   const CbSortEntry *entries, int n, bool may_tile,
+			   CbApplyStats *stats)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch range",
 											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
-	CbRangeMerge *merge = palloc0(sizeof(CbRangeMerge));
-	CbRangeState *state = &merge->state;
+	MemoryContext oldcxt = CurrentMemoryContext;
+	CbRangeMerge *merge;
+	CbRangeState *state;
+	CbRunEntries *all;
 	int			done;
 
+	(void) cb_key_prepare_hash(unconstify(CbKeyDesc *, kd));
+	MemoryContextSwitchTo(cxt);
+	merge = palloc0(sizeof(CbRangeMerge));
+	state = &merge->state;
+	all = &merge->all;
 	cb_range_look(kd->rel, range, state);
-	merge->kd = kd;
-	merge->allocated = state->nentries + n;
-	merge->entries = MemoryContextAllocHuge(cxt, sizeof(CbSortEntry) *
-											(merge->allocated + 1));
-	cb_arena_init(&merge->arena, cxt);
+	if (state->high != NULL)
+		n = cb_run_entries_left_of(kd, entries, n, state->high);
+	cb_run_entries_init(all, kd, range, state->nentries + n);
 	for (int i = 0; i < state->nruns; i++)
 		cb_range_add_run(merge, i);
 	cb_range_go_on(merge, place);
-	if (n > 0)
-		memcpy(merge->entries + merge->n, entries, n * sizeof(CbSortEntry));
-	merge->n += n;
+	cb_run_entries_add(all, entries, n);
 	CB_TEST_POINT("merge-read");
 	if (state->nruns > 0)
-		cb_key_sort(kd, merge->entries, merge->n);
-	done = cb_tree_apply(kd, merge->entries, merge->n, stats);
+		cb_key_sort(kd, all->entries, all->n);
+	done = cb_range_bring_down(merge, may_tile, stats);
 	CB_TEST_POINT("merge-applied");
-	if (done < merge->n)
+	if (done < all->n)
 	{
-		n = cb_range_count_left(kd, entries, n, merge->entries[done].itup);
+		n = cb_run_entries_left_of(kd, entries, n, all->entries[done].itup);
 		cb_range_note_place(merge, done, place);
 	}
 	else if (state->nruns > 0)
@@ -373,32 +345,6 @@ cb_range_merge(const CbKeyDesc *kd, BlockNumber range, CbRangePlace *place,
 	MemoryContextSwitchTo(oldcxt);
 	MemoryContextDelete(cxt);
 	return n;
-}
-
-/*
- * Redo of XLOG_CB_RETIRE.  The runs' pages stay as they are: a standby's scans
- * read them until XLOG_CB_RUN_FREE.
- */
-void
-cb_redo_retire(XLogReaderState *record)
-{
-	xl_cb_retire xlrec;
-	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
-
-	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRetire);
-	if (page != NULL)
-	{
-		OffsetNumber offsets[CB_RANGE_MAX_RUNS];
-
-		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
-			   xlrec.nitems * sizeof(OffsetNumber));
-		for (int i = 0; i < xlrec.nitems; i++)
-			cb_redo_require(record, 0, offsets[i] >= CbRangeFirstRun(page) &&
-							offsets[i] <= PageGetMaxOffsetNumber(page));
-		cb_range_page_retire(page, offsets, xlrec.nitems, xlrec.safexid);
-	}
-	cb_redo_end(record, page, buf);
 }
 
 /* ---------- freeing ---------- */
@@ -438,46 +384,86 @@ cb_run_free_page(Page page)
 	cb_page_init_deleted(page, 0, InvalidBlockNumber, InvalidFullTransactionId);
 }
 
-/* Within the critical section; all pages are locked exclusively. */
+/* Locks all pages of a run, which is listed, exclusively. */
 static void
-cb_run_log_free(Buffer range, const xl_cb_run_free *xlrec, Buffer *bufs)
+cb_run_lock_pages(Relation rel, const CbRunItem *item, BlockNumber *pages,
+				  Buffer *bufs)
 {
-	XLogRecPtr	lsn;
+	(void) cb_run_list_pages(rel, item, pages);
+	for (int i = 0; i < item->npages; i++)
+	{
+		bufs[i] = cb_ring_read(rel, pages[i]);
+		cb_sound_lock(rel, bufs[i], BUFFER_LOCK_EXCLUSIVE);
+		cb_run_check_page(rel, bufs[i]);
+	}
+}
 
+/* Unlocks them, now that they are free, and has them found. */
+static void
+cb_run_release_pages(Relation rel, BlockNumber *pages, Buffer *bufs, int n)
+{
+	for (int i = 0; i < n; i++)
+		UnlockReleaseBuffer(bufs[i]);
+	cb_rel_free_pages(rel, pages, n, false);
+}
+
+/* Within the critical section; all pages are locked exclusively. */
+static XLogRecPtr
+cb_run_log_free(Buffer listed, const xl_cb_run_free *xlrec, Buffer *bufs)
+{
 	XLogBeginInsert();
 	XLogRegisterData((char *) unconstify(xl_cb_run_free *, xlrec), SizeOfCbRunFree);
-	XLogRegisterBuffer(0, range, REGBUF_STANDARD);
+	XLogRegisterBuffer(0, listed, REGBUF_STANDARD);
 	for (int i = 0; i < xlrec->npages; i++)
 		XLogRegisterBuffer(1 + i, bufs[i], REGBUF_WILL_INIT);
-	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RUN_FREE);
-	PageSetLSN(BufferGetPage(range), lsn);
-	for (int i = 0; i < xlrec->npages; i++)
-		PageSetLSN(BufferGetPage(bufs[i]), lsn);
+	return XLogInsert(CB_RMGR_ID, XLOG_CB_RUN_FREE);
+}
+
+/* The page lists the run no more. */
+static void
+cb_run_drop_item(Page page, const xl_cb_run_free *xlrec)
+{
+	if (xlrec->is_tile)
+		cb_tile_page_give_up(page, xlrec->offset);
+	else
+		PageIndexTupleDelete(page, xlrec->offset);
 }
 
 /*
  * Frees the pages of one run, which are locked, and drops its item, as one
- * atomic action.  The range page is locked exclusively.
+ * atomic action.  The page that lists it is locked exclusively.
+ *
+ * A file that is new in this transaction need not be logged.  A tile's readers go
+ * by LSNs all the same: what the file has was logged before, so its pages have
+ * lower ones than there are now.
  */
 static void
-cb_run_free(Relation rel, Buffer range, OffsetNumber off, Buffer *bufs)
+cb_run_free(Relation rel, Buffer listed, const xl_cb_run_free *xlrec,
+			Buffer *bufs)
 {
-	CbRunItem	item = *CbRangeGetRun(BufferGetPage(range), off);
-	xl_cb_run_free xlrec = {.offset = off,.npages = item.npages};
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
 	if (RelationNeedsWAL(rel))
 		XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 2);
 	CB_TEST_POINT("run-free-before");
 	START_CRIT_SECTION();
-	for (int i = 0; i < item.npages; i++)
+	for (int i = 0; i < xlrec->npages; i++)
 	{
 		cb_run_free_page(BufferGetPage(bufs[i]));
 		MarkBufferDirty(bufs[i]);
 	}
-	PageIndexTupleDelete(BufferGetPage(range), off);
-	MarkBufferDirty(range);
+	cb_run_drop_item(BufferGetPage(listed), xlrec);
+	MarkBufferDirty(listed);
 	if (RelationNeedsWAL(rel))
-		cb_run_log_free(range, &xlrec, bufs);
+		lsn = cb_run_log_free(listed, xlrec, bufs);
+	else if (xlrec->is_tile)
+		lsn = GetXLogInsertRecPtr();
+	if (lsn != InvalidXLogRecPtr)
+	{
+		PageSetLSN(BufferGetPage(listed), lsn);
+		for (int i = 0; i < xlrec->npages; i++)
+			PageSetLSN(BufferGetPage(bufs[i]), lsn);
+	}
 	END_CRIT_SECTION();
 	CB_TEST_POINT("run-free-after");
 }
@@ -508,11 +494,13 @@ cb_range_find_run(Relation rel, Page page, BlockNumber root)
 static bool
 cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 {
-	Buffer		range = cb_range_read_page(rel, blkno, BUFFER_LOCK_SHARE, NULL);
+	Buffer		range = cb_range_read_page(rel, blkno, CBP_RANGE, BUFFER_LOCK_SHARE,
+										   NULL);
 	BlockNumber pages[CB_RUN_MAX_PAGES];
 	Buffer		bufs[CB_RUN_MAX_PAGES];
 	OffsetNumber off;
 	CbRunItem	item = {0};
+	xl_cb_run_free xlrec = {0};
 
 	off = cb_range_find_past(heap, BufferGetPage(range));
 	if (off != InvalidOffsetNumber)
@@ -524,21 +512,14 @@ cb_range_free_one(Relation rel, Relation heap, BlockNumber blkno)
 		return false;
 	}
 	CB_TEST_POINT("run-free-found");
-	(void) cb_run_list_pages(rel, &item, pages);
-	for (int i = 0; i < item.npages; i++)
-	{
-		bufs[i] = cb_ring_read(rel, pages[i]);
-		cb_sound_lock(rel, bufs[i], BUFFER_LOCK_EXCLUSIVE);
-		cb_run_check_page(rel, bufs[i]);
-	}
+	cb_run_lock_pages(rel, &item, pages, bufs);
 
 	LockBuffer(range, BUFFER_LOCK_EXCLUSIVE);
-	off = cb_range_find_run(rel, BufferGetPage(range), item.root);
-	cb_run_free(rel, range, off, bufs);
+	xlrec.npages = item.npages;
+	xlrec.offset = cb_range_find_run(rel, BufferGetPage(range), item.root);
+	cb_run_free(rel, range, &xlrec, bufs);
 	UnlockReleaseBuffer(range);
-	for (int i = 0; i < item.npages; i++)
-		UnlockReleaseBuffer(bufs[i]);
-	cb_rel_free_pages(rel, pages, item.npages, false);
+	cb_run_release_pages(rel, pages, bufs, item.npages);
 	return true;
 }
 
@@ -558,24 +539,171 @@ cb_range_free_retired(Relation rel, BlockNumber range)
 	cb_tree_close_table(heap);
 }
 
+/* ---------- a tile's run ---------- */
+
 /*
- * Redo of XLOG_CB_RUN_FREE.  The range page first: who copies its items after
- * that finds no way to the run, and who did before, and comes to a page that
- * has changed, sees that the range page has changed (cb_run_is_lost).
+ * Raises an error if the tile is not as it was read, on its page, which is
+ * locked.  It is, as the tile page's lock is held since then; but a comparison can
+ * have run a flush in this same session.
+ */
+void
+cb_tile_check_page(Relation rel, const CbTile *tile, Page page)
+{
+	if (tile->off < CbPageFirstItem(page) || tile->off > PageGetMaxOffsetNumber(page) ||
+		(tile->low != NULL &&
+		 memcmp(CbPageGetTuple(page, tile->off), tile->low, IndexTupleSize(tile->low)) != 0) ||
+		memcmp(CbTileGetRuns(page, tile->off), &tile->runs, sizeof(CbTileRuns)) != 0)
+		elog(ERROR, "cache_batch: a tile page of index \"%s\" has changed unexpectedly",
+			 RelationGetRelationName(rel));
+}
+
+/*
+ * Gives up the pages of a tile's old run, if it has one, as one atomic action.  Any
+ * scan may be reading it: it sees that the pages have changed.
+ *
+ * The tile page's lock is held since the tile was read, and no LWLock, on entry or
+ * on return.  Damage raises an error before anything is changed.  Not in recovery.
+ */
+void
+cb_tile_free_old(Relation rel, CbTile *tile)
+{
+	xl_cb_run_free xlrec = {
+		.offset = tile->off,
+		.npages = tile->runs.old.npages,
+		.is_tile = true
+	};
+	BlockNumber pages[CB_RUN_MAX_PAGES];
+	Buffer		bufs[CB_RUN_MAX_PAGES];
+	Buffer		buf;
+
+	if (xlrec.npages == 0)
+		return;
+	cb_run_lock_pages(rel, &tile->runs.old, pages, bufs);
+	buf = cb_range_read_page(rel, tile->blkno, CBP_TILES, BUFFER_LOCK_EXCLUSIVE,
+							 NULL);
+	cb_tile_check_page(rel, tile, BufferGetPage(buf));
+	cb_run_free(rel, buf, &xlrec, bufs);
+	memset(&tile->runs.old, 0, sizeof(CbRunItem));
+	UnlockReleaseBuffer(buf);
+	cb_run_release_pages(rel, pages, bufs, xlrec.npages);
+}
+
+/* Within the critical section; the tile page is locked exclusively. */
+static void
+cb_tile_log_retire(Buffer buf, OffsetNumber off)
+{
+	xl_cb_retire xlrec = {.tile = off};
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbRetire);
+	XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+	PageSetLSN(BufferGetPage(buf), XLogInsert(CB_RMGR_ID, XLOG_CB_RETIRE));
+}
+
+/*
+ * The entries of a tile's run are in the leaves: it has none from now on, and its
+ * pages are given up, which is another action.  Locks and errors as
+ * cb_tile_free_old().
+ */
+void
+cb_tile_retire(Relation rel, CbTile *tile)
+{
+	CbRunItem	none = {0};
+	Buffer		buf;
+
+	cb_tile_free_old(rel, tile);
+	buf = cb_range_read_page(rel, tile->blkno, CBP_TILES, BUFFER_LOCK_EXCLUSIVE,
+							 NULL);
+	cb_tile_check_page(rel, tile, BufferGetPage(buf));
+	CB_TEST_POINT("tile-retire-before");
+	START_CRIT_SECTION();
+	cb_tile_page_set(BufferGetPage(buf), tile->off, &none);
+	MarkBufferDirty(buf);
+	if (RelationNeedsWAL(rel))
+		cb_tile_log_retire(buf, tile->off);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("tile-retire-after");
+	tile->runs = *CbTileGetRuns(BufferGetPage(buf), tile->off);
+	UnlockReleaseBuffer(buf);
+	cb_tile_free_old(rel, tile);
+}
+
+/* ---------- redo ---------- */
+
+/* The range's runs at these offsets are read no more by those who come. */
+static void
+cb_redo_retire_runs(XLogReaderState *record, const xl_cb_retire *xlrec)
+{
+	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
+
+	if (page != NULL)
+	{
+		OffsetNumber offsets[CB_RANGE_MAX_RUNS];
+
+		memcpy(offsets, XLogRecGetBlockData(record, 0, NULL),
+			   xlrec->nitems * sizeof(OffsetNumber));
+		for (int i = 0; i < xlrec->nitems; i++)
+			cb_redo_require(record, 0, offsets[i] >= CbRangeFirstRun(page) &&
+							offsets[i] <= PageGetMaxOffsetNumber(page));
+		cb_range_page_retire(page, offsets, xlrec->nitems, xlrec->safexid);
+	}
+	cb_redo_end(record, page, buf);
+}
+
+/* The tile's run is read no more by those who come. */
+static void
+cb_redo_retire_tile(XLogReaderState *record, OffsetNumber tile)
+{
+	CbRunItem	none = {0};
+	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, CBP_TILES, &buf);
+
+	if (page != NULL)
+	{
+		cb_redo_require(record, 0, tile >= CbPageFirstItem(page) &&
+						tile <= PageGetMaxOffsetNumber(page));
+		cb_tile_page_set(page, tile, &none);
+	}
+	cb_redo_end(record, page, buf);
+}
+
+/*
+ * Redo of XLOG_CB_RETIRE.  The runs' pages stay as they are: a standby's scans
+ * read them until XLOG_CB_RUN_FREE.
+ */
+void
+cb_redo_retire(XLogReaderState *record)
+{
+	xl_cb_retire xlrec;
+
+	cb_redo_read_data(record, &xlrec, SizeOfCbRetire);
+	if (xlrec.tile == InvalidOffsetNumber)
+		cb_redo_retire_runs(record, &xlrec);
+	else
+		cb_redo_retire_tile(record, xlrec.tile);
+}
+
+/*
+ * Redo of XLOG_CB_RUN_FREE.  The page that lists the run first: who copies its
+ * items after that finds no way to the run, and who did before, and comes to a page
+ * that has changed, sees that this page has changed, too (cb_run_is_lost).
  */
 void
 cb_redo_run_free(XLogReaderState *record)
 {
 	xl_cb_run_free xlrec;
 	Buffer		buf;
-	Page		page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
+	Page		page;
 
-	memcpy(&xlrec, XLogRecGetData(record), SizeOfCbRunFree);
+	cb_redo_read_data(record, &xlrec, SizeOfCbRunFree);
+	page = cb_redo_begin(record, 0, xlrec.is_tile ? CBP_TILES : CBP_RANGE, &buf);
 	if (page != NULL)
 	{
-		cb_redo_require(record, 0, xlrec.offset >= CbRangeFirstRun(page) &&
+		cb_redo_require(record, 0, xlrec.offset >= (xlrec.is_tile ?
+													CbPageFirstItem(page) : CbRangeFirstRun(page)) &&
 						xlrec.offset <= PageGetMaxOffsetNumber(page));
-		PageIndexTupleDelete(page, xlrec.offset);
+		cb_run_drop_item(page, &xlrec);
 	}
 	cb_redo_end(record, page, buf);
 	for (int i = 1; i <= xlrec.npages; i++)

@@ -18,7 +18,9 @@
  *
  * Why the unions are right (I2_RANGESEEN): they have what the listed runs
  * have, and more, until a run is added.  Listed runs do not change, retired
- * ones are in the leaves.  The count of spills is raised after SPILL and
+ * ones are in the leaves, or in tiles, which are looked at if the range page said
+ * that there may be some; entries that go there from a bucket are counted as
+ * spills, too.  The count of spills is raised after SPILL and
  * before the chunks leave their bucket, and read with the bucket's list, in
  * the same attachment; so whoever misses the entries in the bucket sees the
  * new count.  (A spill between the two readings is in the unions, and is
@@ -192,6 +194,7 @@ cb_range_seen_lacks(const CbKeyDesc *kd, const CbRangeMoment *now,
 			continue;
 		known = *seen;
 		range->has_runs = known.npages > 0;
+		range->has_tiles = known.has_tiles;
 		range->low = cb_range_seen_copy(known.low, range->room[0]);
 		range->high = cb_range_seen_copy(known.high, range->room[1]);
 		if (cb_range_covers(kd, bound, dir, range->low, range->high))
@@ -323,6 +326,7 @@ cb_range_seen_note(Relation rel, const CbRangeMoment *now,
 		seen->attach_id = now->attach_id;
 		seen->blkno = state->blkno;
 		seen->lsn = state->lsn;
+		seen->has_tiles = state->has_tiles;
 	}
 	seen->spills = now->spills;
 	if (++seen->visits == CB_RANGE_SEEN_VISITS)

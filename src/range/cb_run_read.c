@@ -7,17 +7,18 @@
  * range page (cb_range.h), so each is copied under its share lock and read
  * without.  What is not a page of a run is damage.
  *
- * In recovery they may change: the primary does not know of a standby's
- * snapshots, and a conflict at RUN_FREE, or when the pages are used again,
- * would end long queries where rows are only inserted, which btree never does.
- * Then the page has a later LSN than the range page had when it listed the run,
+ * A tile's run is given up as soon as another one has taken its place.  In recovery
+ * any run may be: the primary does not know of a standby's snapshots, and a
+ * conflict at RUN_FREE, or when the pages are used again, would end long queries
+ * where rows are only inserted, which btree never does.  Then the page has a later
+ * LSN than the range page had when it listed the run,
  * since the run was retired in between.  A copy of the whole file gives pages
  * later LSNs as well, but leaves the range page as it is afterwards; so a page
  * is another one's only if the range page has changed, too.  The range page
  * loses the run's item before the run's pages change.
  *
  * A scan that has lost a run reads its window again from the start: range page,
- * then leaf (A11_RUNLOST, A11_RUNCOPIED).  It misses nothing: the range page
+ * tile, then leaf (A11_RUNLOST, A11_RUNCOPIED, A11_TILELOST).  It misses nothing: the range page
  * that it reads now was changed after RETIRE, so the leaves had the run's
  * entries (I1), and they are read after it (I2); the older copy is as good
  * (I11).  Nothing comes twice, as of that window nothing was returned.  If the
@@ -160,8 +161,8 @@ cb_run_may_hold(Relation rel, const CbRunItem *item, uint32 hash,
 
 /*
  * Adds the bits of one of the run's filters to a filter as large, in memory of
- * the backend's own.  The run is listed, and cannot be given up: not in
- * recovery.
+ * the backend's own.  The run is a range's, and listed, and cannot be given up: not
+ * in recovery.
  */
 void
 cb_run_add_filter(Relation rel, const CbRunItem *item, int filter,
@@ -419,6 +420,121 @@ cb_run_turn(Relation rel, CbRunCursor *cursor, ScanDirection dir)
 		return false;
 	CB_TEST_POINT("run-turn");
 	return cb_run_load(rel, cursor, next);
+}
+
+/* ---------- all entries ---------- */
+
+/*
+ * Begins to collect n entries at most, in the current memory context; listed: the
+ * page that lists their runs, to report damage.
+ */
+void
+cb_run_entries_init(CbRunEntries *all, const CbKeyDesc *kd, BlockNumber listed,
+					int64 n)
+{
+	all->kd = kd;
+	all->listed = listed;
+	all->n = 0;
+	all->allocated = n;
+	all->entries = MemoryContextAllocHuge(CurrentMemoryContext,
+										  sizeof(CbSortEntry) * (n + 1));
+	cb_arena_init(&all->arena, CurrentMemoryContext);
+}
+
+/* Adds an entry, which must stay: it is not copied. */
+static void
+cb_run_entries_add_one(CbRunEntries *all, IndexTuple itup)
+{
+	if (all->n == all->allocated)
+		cb_report_corrupt(all->kd->rel, all->listed,
+						  "Its runs have more entries than it says.");
+	cb_key_fill_sort_entry(all->kd, &all->entries[all->n], itup);
+	all->n++;
+}
+
+/* Adds the entries of the data page that the cursor is at. */
+static void
+cb_run_entries_add_page(CbRunEntries *all)
+{
+	CbRunCursor *cursor = &all->cursor;
+	Relation	rel = all->kd->rel;
+	IndexTuple *items;
+
+	if (CbPageIsPacked((Page) cursor->copy.data))
+	{
+		items = palloc(sizeof(IndexTuple) * cursor->nentries);
+		if (!cb_leaf_read_all(&cursor->leaf, &all->arena, items))
+			cb_leaf_report_damaged(rel, cursor->pages[cursor->at]);
+		for (int i = 0; i < cursor->nentries; i++)
+			cb_run_entries_add_one(all, items[i]);
+		pfree(items);
+		return;
+	}
+	for (int i = 0; i < cursor->nentries; i++)
+	{
+		IndexTuple	itup = cb_run_entry(rel, cursor, i, NULL);
+		IndexTuple	copy = cb_arena_alloc(&all->arena, IndexTupleSize(itup));
+
+		memcpy(copy, itup, IndexTupleSize(itup));
+		cb_run_entries_add_one(all, copy);
+	}
+}
+
+/*
+ * Adds copies of a run's entries, in order.  The run cannot be given up.  Its
+ * pages are share-locked one at a time, no comparison runs.  Damage, and more
+ * entries than there is room for, raise an error.
+ */
+void
+cb_run_entries_add_run(CbRunEntries *all, const CbRunItem *item)
+{
+	Relation	rel = all->kd->rel;
+	CbBound		bound = {.kind = CB_BOUND_MIN};
+	CbRunCursor *cursor = &all->cursor;
+
+	cb_run_open(cursor, item, NULL);
+	(void) cb_run_seek(all->kd, cursor, &bound, ForwardScanDirection);
+	do
+	{
+		if (cursor->at + 1 < cursor->npages)
+			cb_sound_prefetch(rel, cursor->pages[cursor->at + 1]);
+		cb_run_entries_add_page(all);
+		CHECK_FOR_INTERRUPTS();
+	} while (cb_run_turn(rel, cursor, ForwardScanDirection));
+}
+
+/*
+ * Adds n entries of the caller's, which stay its; an error if the runs have left no
+ * room for them.
+ */
+void
+cb_run_entries_add(CbRunEntries *all, const CbSortEntry *entries, int n)
+{
+	if (n > all->allocated - all->n)
+		cb_report_corrupt(all->kd->rel, all->listed,
+						  "Its runs have more entries than it says.");
+	if (n > 0)
+		memcpy(all->entries + all->n, entries, n * sizeof(CbSortEntry));
+	all->n += n;
+}
+
+/* How many of n sorted entries are left of a tuple. */
+int
+cb_run_entries_left_of(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
+					   IndexTuple itup)
+{
+	int			low = 0;
+
+	while (low < n)
+	{
+		int			mid = low + (n - low) / 2;
+
+		if (cb_key_compare(kd, entries[mid].itup, itup) < 0)
+			low = mid + 1;
+		else
+			n = mid;
+	}
+	return low;
 }
 
 /* ---------- reading ahead ---------- */

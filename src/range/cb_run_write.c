@@ -1,12 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * cb_run_write.c
- *	  Writing a run, and listing it.
+ *	  Writing a run, and listing it; a tile's run, in the place of another one.
  *
  * One record has all pages of the run in full and the item that lists it, so
  * after a crash the run is there as a whole, or its pages are free ones that
  * VACUUM finds.  The pages are new: no full-page image is logged for them
  * besides.
+ *
+ * A tile's new run and its item are one record; the pages of the run that it
+ * replaces are given up by the next one (cb_range_merge.c), as one record cannot
+ * name the pages of both.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,6 +36,7 @@ typedef struct CbRunWriter
 	int		   *places;			/* of each in what was given, and of the end */
 	uint32	   *hashes;			/* NULL: no filters */
 	int			guess;
+	int			max_filters;
 	int			ndata;			/* data pages */
 	IndexTuple	separators[CB_RUN_MAX_PAGES];	/* before each */
 	Size		root_space;		/* that their downlinks take in the root */
@@ -140,7 +145,7 @@ cb_run_make_data(CbRunWriter *writer)
 	int			done = 0;
 
 	while (done < writer->n &&
-		   writer->ndata < CB_RUN_MAX_PAGES - 1 - CB_RUN_MAX_FILTERS)
+		   writer->ndata < CB_RUN_MAX_PAGES - 1 - writer->max_filters)
 	{
 		IndexTuple	separator = done == 0 ? cb_key_minus_infinity(0) :
 			cb_key_make_separator(writer->kd, writer->items[done - 1],
@@ -166,7 +171,7 @@ cb_run_make_filters(CbRunWriter *writer)
 
 	if (writer->hashes == NULL)
 		return;
-	item->nfilters = Min(CB_RUN_MAX_FILTERS,
+	item->nfilters = Min(writer->max_filters,
 						 (writer->n + CB_RUN_FILTER_ENTRIES - 1) / CB_RUN_FILTER_ENTRIES);
 	for (int i = 0; i < item->nfilters; i++)
 		cb_run_filter_init((Page) images[i].data);
@@ -216,7 +221,66 @@ cb_run_take_pages(CbRunWriter *writer)
 	cb_run_make_root(writer, (Page) writer->images[item->npages - 1].data);
 }
 
-/* ---------- the action ---------- */
+/*
+ * Makes images of the pages of a run of sorted entries: of as many as fit.
+ * Returns how many.
+ */
+static int
+cb_run_make(CbRunWriter *writer, CbKeyDesc *kd, const CbSortEntry *entries,
+			int n, int max_filters)
+{
+	writer->kd = kd;
+	writer->guess = CB_RUN_GUESS;
+	writer->max_filters = max_filters;
+	writer->images = palloc(sizeof(PGAlignedBlock) * CB_RUN_MAX_PAGES);
+	cb_run_take(writer, entries, n);
+	cb_run_make_data(writer);
+	cb_run_make_filters(writer);
+	return writer->places[writer->n];
+}
+
+/*
+ * Unlocks and unpins the new pages; those of a run that is not listed go back.
+ */
+static void
+cb_run_release_pages(CbRunWriter *writer, bool listed)
+{
+	for (int i = 0; i < writer->item.npages; i++)
+	{
+		if (listed)
+			UnlockReleaseBuffer(writer->bufs[i]);
+		else
+			cb_rel_return_page(writer->kd->rel, writer->bufs[i]);
+	}
+}
+
+/* Puts the images in the place of the new pages; within the critical section. */
+static void
+cb_run_put_pages(CbRunWriter *writer)
+{
+	for (int i = 0; i < writer->item.npages; i++)
+	{
+		memcpy(BufferGetPage(writer->bufs[i]), writer->images[i].data, BLCKSZ);
+		MarkBufferDirty(writer->bufs[i]);
+	}
+}
+
+static void
+cb_run_register_pages(CbRunWriter *writer)
+{
+	for (int i = 0; i < writer->item.npages; i++)
+		XLogRegisterBuffer(1 + i, writer->bufs[i],
+						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+}
+
+static void
+cb_run_set_lsns(Buffer *bufs, int n, XLogRecPtr lsn)
+{
+	for (int i = 0; i < n; i++)
+		PageSetLSN(BufferGetPage(bufs[i]), lsn);
+}
+
+/* ---------- of a range ---------- */
 
 /* Within the critical section; all pages are locked exclusively. */
 static void
@@ -229,13 +293,10 @@ cb_run_log(CbRunWriter *writer, Buffer range)
 	XLogRegisterData((char *) &xlrec, SizeOfCbSpill);
 	XLogRegisterBuffer(0, range, REGBUF_STANDARD);
 	XLogRegisterBufData(0, (char *) &writer->item, sizeof(CbRunItem));
-	for (int i = 0; i < writer->item.npages; i++)
-		XLogRegisterBuffer(1 + i, writer->bufs[i],
-						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	cb_run_register_pages(writer);
 	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPILL);
 	PageSetLSN(BufferGetPage(range), lsn);
-	for (int i = 0; i < writer->item.npages; i++)
-		PageSetLSN(BufferGetPage(writer->bufs[i]), lsn);
+	cb_run_set_lsns(writer->bufs, writer->item.npages, lsn);
 }
 
 /*
@@ -251,11 +312,7 @@ cb_run_install(CbRunWriter *writer, Buffer range)
 		XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 3);
 	CB_TEST_POINT("spill-before");
 	START_CRIT_SECTION();
-	for (int i = 0; i < writer->item.npages; i++)
-	{
-		memcpy(BufferGetPage(writer->bufs[i]), writer->images[i].data, BLCKSZ);
-		MarkBufferDirty(writer->bufs[i]);
-	}
+	cb_run_put_pages(writer);
 	cb_range_page_add(BufferGetPage(range), &writer->item);
 	MarkBufferDirty(range);
 	if (RelationNeedsWAL(rel))
@@ -302,50 +359,140 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 	bool		done;
 
 	CB_TEST_POINT("spill-planned");
-	writer->kd = kd;
-	writer->guess = CB_RUN_GUESS;
-	writer->images = palloc(sizeof(PGAlignedBlock) * CB_RUN_MAX_PAGES);
-	cb_run_take(writer, entries, n);
-	cb_run_make_data(writer);
-	if (writer->places[writer->n] < Min(n, CB_RUN_MIN_ENTRIES))
+	if (cb_run_make(writer, kd, entries, n, CB_RUN_MAX_FILTERS) <
+		Min(n, CB_RUN_MIN_ENTRIES))
 		return 0;
-	cb_run_make_filters(writer);
 	cb_run_take_pages(writer);
 
-	range = cb_range_read_page(rel, blkno, BUFFER_LOCK_EXCLUSIVE, NULL);
+	range = cb_range_read_page(rel, blkno, CBP_RANGE, BUFFER_LOCK_EXCLUSIVE, NULL);
 	done = cb_run_may_install(writer, BufferGetPage(range));
 	cb_tree_check_still_locked(rel, range);
 	if (done)
 		cb_run_install(writer, range);
 	UnlockReleaseBuffer(range);
-	for (int i = 0; i < writer->item.npages; i++)
-	{
-		if (done)
-			UnlockReleaseBuffer(writer->bufs[i]);
-		else
-			cb_rel_return_page(rel, writer->bufs[i]);
-	}
+	cb_run_release_pages(writer, done);
 	return done ? writer->places[writer->n] : 0;
+}
+
+/* ---------- of a tile ---------- */
+
+/* The run's pages, and the tile's item, as one atomic action.  All are locked. */
+static void
+cb_run_install_tile(CbRunWriter *writer, Buffer buf, OffsetNumber off)
+{
+	xl_cb_spill xlrec = {.npages = writer->item.npages,.tile = off};
+	XLogRecPtr	lsn;
+
+	XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 3);
+	CB_TEST_POINT("tile-before");
+	START_CRIT_SECTION();
+	cb_run_put_pages(writer);
+	cb_tile_page_set(BufferGetPage(buf), off, &writer->item);
+	MarkBufferDirty(buf);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfCbSpill);
+	XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
+	XLogRegisterBufData(0, (char *) &writer->item, sizeof(CbRunItem));
+	cb_run_register_pages(writer);
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPILL);
+	PageSetLSN(BufferGetPage(buf), lsn);
+	cb_run_set_lsns(writer->bufs, writer->item.npages, lsn);
+	END_CRIT_SECTION();
+	CB_TEST_POINT("tile-after");
+}
+
+/*
+ * Writes sorted entries, all that the tile's run has among them, as the tile's
+ * run, in the place of that, whose pages are given up, which is another action.
+ * False: they do not all fit into one; then nothing has changed.  Equal entries are
+ * written once.
+ *
+ * The tile page's lock is held since the tile was read, and no LWLock, on entry
+ * or on return.  Memory is allocated in the current context and left there.
+ * Comparisons run, none under a page lock.  An error leaves the tile with the one
+ * run or the other; pages that it has taken are left for VACUUM.  The index is
+ * logged; not in recovery.
+ */
+bool
+cb_run_write_tile(CbKeyDesc *kd, CbTile *tile, const CbSortEntry *entries, int n)
+{
+	CbRunWriter *writer = palloc0(sizeof(CbRunWriter));
+	Buffer		buf;
+
+	Assert(RelationNeedsWAL(kd->rel));
+	if (cb_run_make(writer, kd, entries, n, CB_TILE_FILTERS) < n)
+		return false;
+	cb_tile_free_old(kd->rel, tile);
+	cb_run_take_pages(writer);
+	buf = cb_range_read_page(kd->rel, tile->blkno, CBP_TILES,
+							 BUFFER_LOCK_EXCLUSIVE, NULL);
+	cb_tile_check_page(kd->rel, tile, BufferGetPage(buf));
+	cb_run_install_tile(writer, buf, tile->off);
+	tile->runs = *CbTileGetRuns(BufferGetPage(buf), tile->off);
+	UnlockReleaseBuffer(buf);
+	cb_run_release_pages(writer, true);
+	cb_tile_free_old(kd->rel, tile);
+	return true;
+}
+
+/* ---------- redo ---------- */
+
+/* The item that block 0 has as its data, where its page needs redo. */
+static CbRunItem
+cb_redo_run_item(XLogReaderState *record)
+{
+	CbRunItem	item;
+
+	memcpy(&item, XLogRecGetBlockData(record, 0, NULL), sizeof(item));
+	return item;
+}
+
+/* The range page lists the run. */
+static void
+cb_redo_list_run(XLogReaderState *record)
+{
+	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
+
+	if (page != NULL)
+	{
+		CbRunItem	item = cb_redo_run_item(record);
+
+		cb_redo_require(record, 0, cb_range_page_has_room(page));
+		cb_range_page_add(page, &item);
+	}
+	cb_redo_end(record, page, buf);
+}
+
+/* The tile has the run in the place of its old one. */
+static void
+cb_redo_tile_run(XLogReaderState *record, OffsetNumber tile)
+{
+	Buffer		buf;
+	Page		page = cb_redo_begin(record, 0, CBP_TILES, &buf);
+
+	if (page != NULL)
+	{
+		CbRunItem	item = cb_redo_run_item(record);
+
+		cb_redo_require(record, 0, tile >= CbPageFirstItem(page) &&
+						tile <= PageGetMaxOffsetNumber(page));
+		cb_tile_page_set(page, tile, &item);
+	}
+	cb_redo_end(record, page, buf);
 }
 
 /* Redo of XLOG_CB_SPILL: the run is there before it is listed. */
 void
 cb_redo_spill(XLogReaderState *record)
 {
-	xl_cb_spill *xlrec = (xl_cb_spill *) XLogRecGetData(record);
-	Buffer		buf;
-	Page		page;
+	xl_cb_spill xlrec;
 
-	for (int i = 1; i <= xlrec->npages; i++)
+	cb_redo_read_data(record, &xlrec, SizeOfCbSpill);
+	for (int i = 1; i <= xlrec.npages; i++)
 		UnlockReleaseBuffer(cb_redo_image(record, i));
-	page = cb_redo_begin(record, 0, CBP_RANGE, &buf);
-	if (page != NULL)
-	{
-		CbRunItem	item;
-
-		cb_redo_require(record, 0, cb_range_page_has_room(page));
-		memcpy(&item, XLogRecGetBlockData(record, 0, NULL), sizeof(item));
-		cb_range_page_add(page, &item);
-	}
-	cb_redo_end(record, page, buf);
+	if (xlrec.tile == InvalidOffsetNumber)
+		cb_redo_list_run(record);
+	else
+		cb_redo_tile_run(record, xlrec.tile);
 }

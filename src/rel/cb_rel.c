@@ -89,6 +89,7 @@ cb_rel_read_meta(Relation rel, Snapshot snapshot, CbMetaPageData *meta)
 	cache->root_level = meta->root_level;
 	cache->journal_tail = meta->journal_tail;
 	cache->range_root = meta->range_root;
+	cache->tile_root = meta->tile_root;
 	memcpy(cache->build_id, meta->build_id, CB_BUILD_ID_LEN);
 	cache->build_known = true;
 }

@@ -44,9 +44,10 @@ typedef struct CbRelCache
 	BlockNumber journal_block;	/* last journal page seen; Invalid: unknown */
 	uint64		journal_seq;
 	CbPos		journal_tail;	/* a tail that was seen; it only grows */
-	bool		build_known;	/* are build_id and range_root set? */
+	bool		build_known;	/* are build_id and the roots set? */
 	uint8		build_id[CB_BUILD_ID_LEN];
 	BlockNumber range_root;		/* 0: there was none */
+	BlockNumber tile_root;		/* the same */
 	uint64		total_generation;	/* cb_key_total.c's, of ... */
 	bool		total;			/* ... cb_key_is_total() */
 	TimestampTz locking_since;	/* a serializable transaction's beginning, ... */

@@ -126,6 +126,8 @@ cb_sound_items(Relation rel, Page page)
 	if (CbPageListsRuns(page))
 		return cb_range_page_is_sound(page) &&
 			cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page));
+	if (CbPageListsTiles(page) && !cb_tile_page_is_sound(page))
+		return false;
 	return cb_sound_pivots(rel, page, FirstOffsetNumber,
 						   PageGetMaxOffsetNumber(page));
 }

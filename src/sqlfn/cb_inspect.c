@@ -32,6 +32,7 @@ PG_FUNCTION_INFO_V1(cache_batch_page);
 PG_FUNCTION_INFO_V1(cache_batch_page_items);
 PG_FUNCTION_INFO_V1(cache_batch_journal);
 PG_FUNCTION_INFO_V1(cache_batch_ranges);
+PG_FUNCTION_INFO_V1(cache_batch_tiles);
 
 /* ---------- reading ---------- */
 
@@ -184,6 +185,8 @@ cb_inspect_page_type(Page page)
 		return "internal";
 	if (flags & CBP_RANGE)
 		return CbPageListsRuns(page) ? "range" : "range root";
+	if (flags & CBP_TILES)
+		return "tiles";
 	if (flags & CBP_RUN)
 		return cb_inspect_run_type(CbPageGetOpaque(page)->level);
 	return "unknown";
@@ -194,12 +197,13 @@ cb_inspect_flags(uint16 flags)
 {
 	static const char *const names[] = {
 		"meta", "leaf", "internal", "journal", "root", "incomplete_split",
-		"deleted", "empty", "has_garbage", "packed", "range", "run"
+		"deleted", "empty", "has_garbage", "packed", "range", "run", "tiles",
+		"has_tiles"
 	};
 	Datum		set[lengthof(names)];
 	int			n = 0;
 
-	StaticAssertStmt(CBP_META == 1 && CBP_RUN == 1 << (lengthof(names) - 1),
+	StaticAssertStmt(CBP_META == 1 && CBP_HAS_TILES == 1 << (lengthof(names) - 1),
 					 "each flag has its name, in the same order");
 
 	for (int i = 0; i < lengthof(names); i++)
@@ -216,7 +220,7 @@ cb_inspect_has_items(Page page)
 {
 	if (CbPageIsGone(page))
 		return false;
-	return CbPageIsTree(page) || CbPageIsRange(page) ||
+	return CbPageIsTree(page) || CbPageIsRange(page) || CbPageListsTiles(page) ||
 		(CbPageIsRun(page) &&
 		 CbPageGetOpaque(page)->level != CB_RUN_FILTER_LEVEL);
 }
@@ -380,6 +384,21 @@ cb_inspect_item(Page page, OffsetNumber off)
 	return itup;
 }
 
+/* the page that a pivot tuple leads to; of a tile, its run's root */
+static bool
+cb_inspect_child(Page page, OffsetNumber off, IndexTuple itup, BlockNumber *child)
+{
+	if (off < CbPageFirstItem(page) || CbPageListsRuns(page))
+		return false;
+	*child = BTreeTupleGetDownLink(itup);
+	if (!CbPageListsTiles(page))
+		return true;
+	if (ItemIdGetLength(PageGetItemId(page, off)) != CbTileItemSize(itup))
+		return false;
+	*child = CbTileGetRuns(page, off)->run.root;
+	return CbTileGetRuns(page, off)->run.npages > 0;
+}
+
 /* bytes of the key, or, of a pivot tuple, of the key and its TID */
 static char *
 cb_inspect_data(IndexTuple itup)
@@ -403,6 +422,7 @@ cb_inspect_tuple_row(Relation rel, Page page, OffsetNumber off, int ordinal,
 	ItemPointer tid = NULL;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {false};
+	BlockNumber child;
 
 	values[0] = Int32GetDatum(off);
 	values[1] = Int32GetDatum(ordinal);
@@ -417,9 +437,9 @@ cb_inspect_tuple_row(Relation rel, Page page, OffsetNumber off, int ordinal,
 
 		values[4] = Int32GetDatum(BTreeTupleGetNAtts(itup, rel));
 		nulls[4] = false;
-		if (pivot && off >= CbPageFirstItem(page) && !CbPageListsRuns(page))
+		if (pivot && cb_inspect_child(page, off, itup, &child))
 		{
-			values[5] = Int64GetDatum((int64) BTreeTupleGetDownLink(itup));
+			values[5] = Int64GetDatum((int64) child);
 			nulls[5] = false;
 		}
 		if (!pivot || IndexTupleSize(itup) >= sizeof(IndexTupleData) +
@@ -612,26 +632,28 @@ cache_batch_journal(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* ---------- cache_batch_ranges ---------- */
+/* ---------- cache_batch_ranges, cache_batch_tiles ---------- */
 
-/* the leftmost range page; Invalid: there is none */
+/* the leftmost page of this kind; Invalid: there is none */
 static BlockNumber
-cb_inspect_first_range(Relation rel)
+cb_inspect_first_range(Relation rel, uint16 kind)
 {
 	CbMetaPageData meta;
 	PGAlignedBlock copy;
 	IndexTuple	downlink;
+	BlockNumber root;
 
 	cb_inspect_read_meta(rel, &meta);
-	if (meta.range_root == 0)
+	root = kind == CBP_TILES ? meta.tile_root : meta.range_root;
+	if (root == 0)
 		return InvalidBlockNumber;
-	cb_inspect_follow(rel, meta.range_root, &copy);
-	cb_page_check_header(rel, meta.range_root, copy.data);
+	cb_inspect_follow(rel, root, &copy);
+	cb_page_check_header(rel, root, copy.data);
 	if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) ||
 		PageGetMaxOffsetNumber(copy.data) < FirstOffsetNumber ||
 		(downlink = cb_inspect_item(copy.data, FirstOffsetNumber)) == NULL)
-		cb_report_corrupt(rel, meta.range_root,
-						  "It is not the range root of range pages.");
+		cb_report_corrupt(rel, root, "It is not the root of %s pages.",
+						  kind == CBP_TILES ? "tile" : "range");
 	return BTreeTupleGetDownLink(downlink);
 }
 
@@ -665,36 +687,87 @@ cb_inspect_range_row(Page page, int position, BlockNumber blkno,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
+static void
+cb_inspect_tile_row(Page page, int position, BlockNumber blkno,
+					ReturnSetInfo *rsinfo)
+{
+	OffsetNumber first = CbPageFirstItem(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			nruns = 0;
+	int			npages = 0;
+	int64		nentries = 0;
+	Datum		values[6];
+	bool		nulls[6] = {false};
+
+	for (OffsetNumber off = first; off <= max; off++)
+	{
+		CbTileRuns *runs = CbTileGetRuns(page, off);
+
+		nruns += runs->run.npages > 0;
+		npages += runs->run.npages + runs->old.npages;
+		nentries += runs->run.nentries;
+	}
+	values[0] = Int32GetDatum(position);
+	values[1] = Int64GetDatum((int64) blkno);
+	values[2] = Int32GetDatum(max - first + 1);
+	values[3] = Int32GetDatum(nruns);
+	values[4] = Int64GetDatum(nentries);
+	values[5] = Int32GetDatum(npages);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
 /*
- * cache_batch_ranges(index regclass): one row for each range page, left to
- * right.  Follows the chain of range pages, which never get fewer.
+ * One row for each page of this kind, left to right.  Follows their chain, which
+ * never gets shorter.
  *
  * AccessShareLock on the index; one page is locked at a time, and copied.
  */
-Datum
-cache_batch_ranges(PG_FUNCTION_ARGS)
+static void
+cb_inspect_walk_ranges(FunctionCallInfo fcinfo, uint16 kind)
 {
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PGAlignedBlock copy;
 	BlockNumber blkno;
 	Relation	rel;
 
 	InitMaterializedSRF(fcinfo, 0);
 	rel = cb_sqlfn_open_index(PG_GETARG_OID(0), AccessShareLock);
-	blkno = cb_inspect_first_range(rel);
+	blkno = cb_inspect_first_range(rel, kind);
 	for (int position = 0; blkno != InvalidBlockNumber; position++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		cb_inspect_follow(rel, blkno, &copy);
 		cb_page_check(rel, blkno, copy.data);
-		if (!cb_range_page_is_sound(copy.data))
-			cb_report_corrupt(rel, blkno, "It is not a valid range page.");
+		if (!(kind == CBP_TILES ? cb_tile_page_is_sound(copy.data) :
+			  cb_range_page_is_sound(copy.data)))
+			cb_report_corrupt(rel, blkno, "It is not a valid %s page.",
+							  kind == CBP_TILES ? "tile" : "range");
 		if (position > RelationGetNumberOfBlocks(rel))
-			cb_report_corrupt(rel, blkno, "The right links of range pages form a ring.");
-		cb_inspect_range_row(copy.data, position, blkno,
-							 (ReturnSetInfo *) fcinfo->resultinfo);
+			cb_report_corrupt(rel, blkno, "The right links of %s pages form a ring.",
+							  kind == CBP_TILES ? "tile" : "range");
+		if (kind == CBP_TILES)
+			cb_inspect_tile_row(copy.data, position, blkno, rsinfo);
+		else
+			cb_inspect_range_row(copy.data, position, blkno, rsinfo);
 		blkno = CbPageGetOpaque(copy.data)->next;
 	}
 	relation_close(rel, AccessShareLock);
+}
+
+/* cache_batch_ranges(index regclass): one row for each range page */
+Datum
+cache_batch_ranges(PG_FUNCTION_ARGS)
+{
+	cb_inspect_walk_ranges(fcinfo, CBP_RANGE);
+
+	return (Datum) 0;
+}
+
+/* cache_batch_tiles(index regclass): one row for each tile page */
+Datum
+cache_batch_tiles(PG_FUNCTION_ARGS)
+{
+	cb_inspect_walk_ranges(fcinfo, CBP_TILES);
 
 	return (Datum) 0;
 }

@@ -22,17 +22,17 @@
  *	    order of their own;
  *	 c) journal pages have consecutive sequence numbers from the tail on and
  *	    hold whole entries;
- *	 d) the range pages' bounds fit together, and each run that is not retired
- *	    has the pages, the entries, in order and inside its range, and the
- *	    filters that it should have.
+ *	 d) the bounds of range pages, and of tiles, fit together, and each run that
+ *	    is not retired has the pages, the entries, in order and inside its range
+ *	    or tile, and the filters that it should have.
  * With heapallindexed, which locks out writers (strict), also:
  *	 e) the downlinks of a level name the pages of the level below in order,
  *	    with the high key of the page on the left as separator; only the
- *	    right sibling of an incomplete split has no downlink; those of the
- *	    range root name range pages, with their low keys, and retired runs have
- *	    the pages that they had;
- *	 f) no block is reached twice, and no tree page, range page or page of a
- *	    run is out of reach;
+ *	    right sibling of an incomplete split has no downlink; those of the roots
+ *	    above range pages and tile pages name such pages, with their low keys,
+ *	    and retired runs have the pages that they had;
+ *	 f) no block is reached twice, and no tree page, range page, tile page or
+ *	    page of a run is out of reach;
  *	 g) the entry of every row that the snapshot sees is in journal, range
  *	    buffers or tree.
  * In recovery nobody can lock writers out: then e and f are left out.
@@ -159,6 +159,10 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 		(meta->ntiers > 2 && meta->tiers[1] == CB_TIER_RUNS))
 		cb_verify_fail(v, "Its range root of range pages, %u, and the list of tiers do not agree.",
 					   meta->range_root);
+	if ((meta->tile_root != 0) != (meta->version == CB_FORMAT_TILES) ||
+		(meta->tile_root != 0 && meta->range_root == 0))
+		cb_verify_fail(v, "Its root of tile pages, %u, and its version do not agree.",
+					   meta->tile_root);
 	if (meta->journal_tail_block == CB_METAPAGE_BLKNO ||
 		(meta->journal_tail_block != InvalidBlockNumber &&
 		 CbPosSeq(meta->journal_tail) == 0))
@@ -276,6 +280,11 @@ cb_verify_item_length(CbVerify *v, OffsetNumber off, unsigned len)
 		if (len != sizeof(CbRunItem))
 			cb_verify_fail(v, "Item %u, of a run, has %u bytes.", off, len);
 	}
+	else if (CbPageListsTiles(page) && off >= CbPageFirstItem(page))
+	{
+		if (len != CbTileItemSize(CbPageGetTuple(page, off)))
+			cb_verify_fail(v, "Item %u, of a tile, has %u bytes.", off, len);
+	}
 	else if (MAXALIGN(IndexTupleSize(CbPageGetTuple(page, off))) != MAXALIGN(len))
 		cb_verify_fail(v, "Item %u has %u bytes, but its tuple has %zu.",
 					   off, len,
@@ -325,10 +334,8 @@ cb_verify_tree_flags(CbVerify *v)
 {
 	CbPageOpaque opaque = CbPageGetOpaque(v->page.data);
 	uint16		kind = v->level == 0 ? CBP_LEAF : CBP_INTERNAL;
-	uint16		kinds = CBP_META | CBP_LEAF | CBP_INTERNAL | CBP_JOURNAL |
-		CBP_DELETED | CBP_RANGE | CBP_RUN;
 
-	if ((opaque->flags & kinds) != kind)
+	if ((opaque->flags & CBP_KINDS) != kind)
 		cb_verify_fail(v, "A page of level %u has the flags %04X.",
 					   v->level, opaque->flags);
 	if (opaque->level != v->level)
@@ -698,8 +705,10 @@ cb_verify_unreached(CbVerify *v)
 			cb_verify_fail(v, "It is a tree page, but no link leads to it.");
 		if (CbPageIsRange(v->page.data))
 			cb_verify_fail(v, "It is a range page, but no link leads to it.");
+		if (CbPageListsTiles(v->page.data))
+			cb_verify_fail(v, "It is a tile page, but no link leads to it.");
 		if (CbPageIsRun(v->page.data))
-			cb_verify_fail(v, "It is a page of a run, but no range page lists that.");
+			cb_verify_fail(v, "It is a page of a run, but no range or tile lists that.");
 	}
 }
 

@@ -12,7 +12,9 @@
  * the right link that leads to it; and runs that had been retired before the
  * snapshot was taken can lose their pages at any time.  In recovery any run
  * can, once it has been retired: then it is left alone, as its entries are in
- * the leaves, which are read later.
+ * tiles or the leaves, which are read later.  A tile's run can at any time, and its
+ * entries may be in the run that the tile has now: then the tile page is read again,
+ * from that tile on.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,22 +28,32 @@
 #include "sqlfn/cb_verify.h"
 #include "utils/memutils.h"
 
-/* a range page as it was read */
+/* a range page, or a tile page, as it was read */
 typedef struct CbVerifyRange
 {
 	IndexTuple	low;			/* NULL: minus infinity */
 	IndexTuple	high;			/* NULL: infinite */
 	BlockNumber next;
-	CbRunWatch	watch;			/* of its runs, in recovery */
-	int			nruns;			/* retired ones, too */
-	CbRunItem	runs[CB_RANGE_MAX_ITEMS];
+	CbRunWatch	watch;			/* of its runs */
+	PGAlignedBlock page;
 } CbVerifyRange;
+
+/* which ranges say that tiles may have entries of theirs; only if strict */
+typedef struct CbVerifyTiled
+{
+	int64		n;
+	int64		size;
+	IndexTuple *highs;			/* NULL: infinite */
+	bool	   *tiled;
+	int64		at;				/* the range of the last entry looked up */
+} CbVerifyTiled;
 
 /* a run that is being checked */
 typedef struct CbVerifyRun
 {
 	CbRunItem	item;
 	CbRunWatch *watch;			/* NULL: its pages stay */
+	CbVerifyTiled *tiled;		/* NULL: it is not a tile's, or not strict */
 	IndexTuple	low;			/* bounds of its range; NULL: none */
 	IndexTuple	high;
 	CbVerifyLinks links;		/* to its data pages */
@@ -128,6 +140,34 @@ cb_verify_run_hash(CbVerify *v, CbVerifyRun *run, IndexTuple itup, int i)
 					   i + 1, run->item.filters[filter]);
 }
 
+/* Takes down what a range page says. */
+static void
+cb_verify_note_tiled(CbVerifyTiled *tiled, IndexTuple high, bool has_tiles)
+{
+	if (tiled->n == tiled->size)
+	{
+		tiled->size = Max(2 * tiled->size, 64);
+		tiled->highs = tiled->n == 0 ? palloc(tiled->size * sizeof(IndexTuple)) :
+			repalloc_huge(tiled->highs, tiled->size * sizeof(IndexTuple));
+		tiled->tiled = tiled->n == 0 ? palloc(tiled->size * sizeof(bool)) :
+			repalloc_huge(tiled->tiled, tiled->size * sizeof(bool));
+	}
+	tiled->highs[tiled->n] = high ? CopyIndexTuple(high) : NULL;
+	tiled->tiled[tiled->n++] = has_tiles;
+}
+
+/* Checks that the range of a tile's entry says that there are tiles. */
+static void
+cb_verify_is_tiled(CbVerify *v, CbVerifyTiled *tiled, IndexTuple itup, int i)
+{
+	while (tiled->at < tiled->n - 1 && tiled->highs[tiled->at] != NULL &&
+		   cb_key_compare(&v->kd, itup, tiled->highs[tiled->at]) >= 0)
+		tiled->at++;
+	if (!tiled->tiled[tiled->at])
+		cb_verify_fail(v, "Entry %d of a tile's run is of a range that does not say that it has tiles.",
+					   i + 1);
+}
+
 /* Checks an entry: its place between the others, the separators and bounds. */
 static void
 cb_verify_run_entry(CbVerify *v, CbVerifyRun *run, int i, IndexTuple low,
@@ -147,6 +187,8 @@ cb_verify_run_entry(CbVerify *v, CbVerifyRun *run, int i, IndexTuple low,
 		cb_verify_fail(v, "Entry %d of a run is not in its range.", i + 1);
 	if (run->item.nfilters > 0 && v->kd.hash != CB_HASH_NONE)
 		cb_verify_run_hash(v, run, itup, i);
+	if (run->tiled != NULL)
+		cb_verify_is_tiled(v, run->tiled, itup, i);
 	run->last = itup;
 }
 
@@ -207,45 +249,117 @@ cb_verify_run(CbVerify *v, CbVerifyRun *run, BlockNumber from)
 }
 
 /*
- * Checks the runs of a range.  The entries of retired ones are in the leaves,
- * and the range may have been split since.
+ * Checks a run of a range or of a tile, which has these bounds and is on the page
+ * in this block.
+ */
+static void
+cb_verify_listed_run(CbVerify *v, const CbRunItem *item, CbRunWatch *watch,
+					 CbVerifyTiled *tiled, IndexTuple low, IndexTuple high,
+					 BlockNumber from)
+{
+	CbVerifyRun *run = palloc(sizeof(CbVerifyRun));
+
+	memset(run, 0, offsetof(CbVerifyRun, lastbuf));
+	run->item = *item;
+	run->watch = watch;
+	run->tiled = tiled;
+	run->low = low;
+	run->high = high;
+	cb_verify_run(v, run, from);
+	cb_verify_free_links(&run->links);
+	pfree(run);
+}
+
+/*
+ * Checks the runs of a range.  The entries of retired ones are in tiles or the
+ * leaves, and the range may have been split since.
  */
 static void
 cb_verify_runs(CbVerify *v, CbVerifyRange *range, BlockNumber blkno)
 {
-	CbVerifyRun *run = palloc(sizeof(CbVerifyRun));
+	Page		page = (Page) range->page.data;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	Tuplesortstate *indexed = v->indexed;
 
-	for (int i = 0; i < range->nruns; i++)
+	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
 	{
-		bool		live = CbRunIsLive(&range->runs[i]);
+		CbRunItem  *item = CbRangeGetRun(page, off);
+		bool		live = CbRunIsLive(item);
 
 		if (!live && !v->strict)
 			continue;
-		memset(run, 0, offsetof(CbVerifyRun, lastbuf));
-		run->item = range->runs[i];
-		run->watch = TransactionStartedDuringRecovery() ? &range->watch : NULL;
-		run->low = range->low;
-		run->high = live ? range->high : NULL;
 		v->indexed = live ? indexed : NULL;
-		cb_verify_run(v, run, blkno);
+		cb_verify_listed_run(v, item, TransactionStartedDuringRecovery() ?
+							 &range->watch : NULL, NULL,
+							 range->low, live ? range->high : NULL, blkno);
 		v->indexed = indexed;
-		cb_verify_free_links(&run->links);
 	}
+}
+
+/*
+ * Checks the old run of a tile, whose entries are elsewhere; the tile may have been
+ * cut since.
+ */
+static void
+cb_verify_old_run(CbVerify *v, const CbRunItem *item, IndexTuple low,
+				  BlockNumber from)
+{
+	Tuplesortstate *indexed = v->indexed;
+
+	v->indexed = NULL;
+	cb_verify_listed_run(v, item, NULL, NULL, low, NULL, from);
+	v->indexed = indexed;
+}
+
+/*
+ * Checks the runs of a tile page's tiles, from the tile on that begins at "begin",
+ * or from the first one (NULL).  Returns the low key, palloc'd, of the tile whose
+ * run was lost, else NULL.
+ */
+static IndexTuple
+cb_verify_tile_runs(CbVerify *v, CbVerifyRange *range, BlockNumber blkno,
+					CbVerifyTiled *tiled, IndexTuple begin)
+{
+	Page		page = (Page) range->page.data;
+	OffsetNumber first = CbPageFirstItem(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = first; off <= max; off++)
+	{
+		CbTileRuns *runs = CbTileGetRuns(page, off);
+		IndexTuple	low = CbPageGetTuple(page, off);
+		IndexTuple	high = off == max ? range->high : CbPageGetTuple(page, off + 1);
+
+		if (begin != NULL && cb_key_compare(&v->kd, low, begin) < 0)
+			continue;
+		if (off == first)
+			low = range->low;
+		if (runs->old.npages > 0 && v->strict)
+			cb_verify_old_run(v, &runs->old, low, blkno);
+		if (runs->run.npages > 0)
+			cb_verify_listed_run(v, &runs->run, &range->watch,
+								 v->strict ? tiled : NULL, low, high, blkno);
+		if (range->watch.lost)
+			return CopyIndexTuple(CbPageGetTuple(page, off));
+	}
+	return NULL;
 }
 
 /* ---------- range pages ---------- */
 
-/* Checks type, level and links of the range root or of a range page. */
+/*
+ * Checks type, level and links of a root or of a range page or tile page.  may:
+ * other flags that it may have.
+ */
 static void
-cb_verify_range_flags(CbVerify *v, int level)
+cb_verify_range_flags(CbVerify *v, uint16 kind, uint16 may, int level)
 {
 	CbPageOpaque opaque;
 
 	cb_verify_page_frame(v);
 	opaque = CbPageGetOpaque(v->page.data);
-	if (opaque->flags != CBP_RANGE || opaque->level != level)
-		cb_verify_fail(v, "It is not a range page of level %d: flags %04X, level %u.",
+	if ((opaque->flags & ~may) != kind || opaque->level != level)
+		cb_verify_fail(v, "It is not a range page or tile page of level %d: flags %04X, level %u.",
 					   level, opaque->flags, opaque->level);
 	if (level == CB_RANGE_ROOT_LEVEL && opaque->next != InvalidBlockNumber)
 		cb_verify_fail(v, "The range root has a right link.");
@@ -258,7 +372,7 @@ static void
 cb_verify_range_root(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
 {
 	cb_verify_read(v, blkno, CB_METAPAGE_BLKNO);
-	cb_verify_range_flags(v, CB_RANGE_ROOT_LEVEL);
+	cb_verify_range_flags(v, CBP_RANGE, 0, CB_RANGE_ROOT_LEVEL);
 	v->level = CB_RANGE_ROOT_LEVEL;
 	cb_verify_list_items(v);
 	if (v->nitems < 1)
@@ -272,44 +386,77 @@ cb_verify_range_root(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
 	}
 }
 
-/*
- * Takes the runs of the current range page; what their items say is possible.
- */
+/* Is what the item of a run says possible? */
 static void
-cb_verify_take_runs(CbVerify *v, CbVerifyRange *range)
+cb_verify_run_item(CbVerify *v, const CbRunItem *item, OffsetNumber off)
+{
+	if (item->nfilters > CB_RUN_MAX_FILTERS || item->npages > CB_RUN_MAX_PAGES ||
+		item->nentries == 0)
+		cb_verify_fail(v, "The run at item %u has %u entries, %u pages, and %u filters.",
+					   off, item->nentries, item->npages, item->nfilters);
+}
+
+/* Checks the items of the current range page. */
+static void
+cb_verify_range_items(CbVerify *v)
 {
 	Page		page = v->page.data;
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	int			nlive = 0;
 
+	if (max - CbPageFirstItem(page) > CB_RANGE_MAX_ITEMS)
+		cb_verify_fail(v, "A range page has %u items.", max);
 	for (OffsetNumber off = CbRangeFirstRun(page); off <= max; off++)
 	{
 		CbRunItem  *item = CbRangeGetRun(page, off);
 
-		if (item->nfilters > CB_RUN_MAX_FILTERS ||
-			item->npages > CB_RUN_MAX_PAGES || item->nentries == 0)
-			cb_verify_fail(v, "The run at item %u has %u entries, %u pages, and %u filters.",
-						   off, item->nentries, item->npages, item->nfilters);
+		cb_verify_run_item(v, item, off);
 		nlive += CbRunIsLive(item);
-		range->runs[range->nruns++] = *item;
 	}
 	if (nlive > CB_RANGE_MAX_RUNS)
 		cb_verify_fail(v, "It lists %d runs.", nlive);
 }
 
-/* Checks the current range page, whose low key should be low, and takes it. */
+/* Checks the items of the current tile page: the tiles come in order. */
 static void
-cb_verify_range_page(CbVerify *v, IndexTuple low, CbVerifyRange *range)
+cb_verify_tile_items(CbVerify *v, const CbVerifyRange *range)
 {
 	Page		page = v->page.data;
-	OffsetNumber max;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	IndexTuple	low = range->low;
 
-	memset(range, 0, offsetof(CbVerifyRange, runs));
-	cb_verify_range_flags(v, CB_RANGE_LEVEL);
-	max = PageGetMaxOffsetNumber(page);
-	if (max < CbPageFirstItem(page) ||
-		max - CbPageFirstItem(page) > CB_RANGE_MAX_ITEMS)
-		cb_verify_fail(v, "A range page has %u items.", max);
+	for (OffsetNumber off = CbPageFirstItem(page); off <= max; off++)
+	{
+		CbTileRuns *runs = CbTileGetRuns(page, off);
+		IndexTuple	high = off == max ? range->high : CbPageGetTuple(page, off + 1);
+
+		if (runs->run.npages > 0)
+			cb_verify_run_item(v, &runs->run, off);
+		if (runs->old.npages > 0)
+			cb_verify_run_item(v, &runs->old, off);
+		if (off < max)
+			cb_verify_pivot(v, high, CB_FORM_SEPARATOR, off + 1);
+		if (low != NULL && high != NULL && cb_key_compare(&v->kd, low, high) >= 0)
+			cb_verify_fail(v, "The tile at item %u begins where the next one does, or later.", off);
+		low = high;
+	}
+}
+
+/*
+ * Checks the current page of this kind, whose low key should be low, and takes
+ * it.
+ */
+static void
+cb_verify_range_page(CbVerify *v, uint16 kind, IndexTuple low,
+					 CbVerifyRange *range)
+{
+	Page		page = v->page.data;
+
+	memset(range, 0, offsetof(CbVerifyRange, page));
+	cb_verify_range_flags(v, kind, kind == CBP_RANGE ? CBP_HAS_TILES : 0,
+						  CB_RANGE_LEVEL);
+	if (PageGetMaxOffsetNumber(page) < CbPageFirstItem(page))
+		cb_verify_fail(v, "Its low key is missing.");
 	cb_verify_pivot(v, CbRangeGetLow(page),
 					low ? CB_FORM_SEPARATOR : CB_FORM_MINUS_INFINITY,
 					CbPageFirstItem(page));
@@ -317,7 +464,7 @@ cb_verify_range_page(CbVerify *v, IndexTuple low, CbVerifyRange *range)
 	{
 		range->low = CopyIndexTuple(CbRangeGetLow(page));
 		if (cb_key_compare(&v->kd, low, range->low) != 0)
-			cb_verify_fail(v, "Its low key differs from the high key of the range page on the left.");
+			cb_verify_fail(v, "Its low key differs from the high key of the page on the left.");
 	}
 	range->next = CbPageGetOpaque(page)->next;
 	range->watch = (CbRunWatch) {.range = v->blkno,.lsn = PageGetLSN(page)};
@@ -328,7 +475,11 @@ cb_verify_range_page(CbVerify *v, IndexTuple low, CbVerifyRange *range)
 		if (low != NULL && cb_key_compare(&v->kd, low, range->high) >= 0)
 			cb_verify_fail(v, "Its high key is not above its low key.");
 	}
-	cb_verify_take_runs(v, range);
+	if (kind == CBP_RANGE)
+		cb_verify_range_items(v);
+	else
+		cb_verify_tile_items(v, range);
+	range->page = v->page;
 }
 
 /* Checks e for the current range page: a downlink is the next, or to others. */
@@ -346,9 +497,38 @@ cb_verify_range_link(CbVerify *v, const CbVerifyLinks *links, int64 *next,
 		cb_verify_fail(v, "The separator of its downlink differs from its low key.");
 }
 
-/* Walks the range pages, and checks the runs of each. */
+/*
+ * Reads and checks the page of this kind, which block from leads to, and the runs
+ * that it lists.
+ */
 static void
-cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
+cb_verify_range_at(CbVerify *v, uint16 kind, BlockNumber blkno, BlockNumber from,
+				   IndexTuple low, CbVerifyRange *range, CbVerifyTiled *tiled)
+{
+	IndexTuple	begin = NULL;
+
+	cb_verify_read(v, blkno, from);
+	cb_verify_range_page(v, kind, low, range);
+	CB_TEST_POINT("verify-range-read");
+	if (kind == CBP_RANGE)
+	{
+		cb_verify_runs(v, range, blkno);
+		return;
+	}
+	CB_TEST_POINT("verify-tiles-read");
+	while ((begin = cb_verify_tile_runs(v, range, blkno, tiled, begin)) != NULL)
+	{
+		Assert(!v->strict);		/* else it would be met twice */
+		CHECK_FOR_INTERRUPTS();
+		cb_verify_read(v, blkno, from);
+		cb_verify_range_page(v, kind, low, range);
+	}
+}
+
+/* Walks the pages of this kind, and checks the runs of each. */
+static void
+cb_verify_range_chain(CbVerify *v, uint16 kind, const CbVerifyLinks *links,
+					  CbVerifyTiled *tiled)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext,
 											  "cache_batch verify range",
@@ -363,12 +543,13 @@ cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
 	{
 		MemoryContext old = MemoryContextSwitchTo(cxt);
 
-		cb_verify_read(v, blkno, from);
-		cb_verify_range_page(v, low, range);
+		cb_verify_range_at(v, kind, blkno, from, low, range, tiled);
+		v->blkno = blkno;
 		cb_verify_range_link(v, links, &nextlink, low);
-		CB_TEST_POINT("verify-range-read");
-		cb_verify_runs(v, range, blkno);
 		MemoryContextSwitchTo(old);
+		if (v->strict && kind == CBP_RANGE)
+			cb_verify_note_tiled(tiled, range->high,
+								 CbRangeHasTiles((Page) range->page.data));
 		low = range->high ? CopyIndexTuple(range->high) : NULL;
 		MemoryContextReset(cxt);
 		from = blkno;
@@ -377,13 +558,25 @@ cb_verify_range_chain(CbVerify *v, const CbVerifyLinks *links)
 	if (v->strict && nextlink < links->n)
 	{
 		v->blkno = links->children[nextlink];
-		cb_verify_fail(v, "The range root has a downlink to it, but it is not the range page that comes there.");
+		cb_verify_fail(v, "The root has a downlink to it, but it is not the page that comes there.");
 	}
 	MemoryContextDelete(cxt);
 }
 
+/* Checks the pages of one kind, below this root. */
+static void
+cb_verify_range_kind(CbVerify *v, uint16 kind, BlockNumber root,
+					 CbVerifyTiled *tiled)
+{
+	CbVerifyLinks links = {0};
+
+	cb_verify_range_root(v, root, &links);
+	cb_verify_range_chain(v, kind, &links, tiled);
+	cb_verify_free_links(&links);
+}
+
 /*
- * Checks d, and what e says of range pages and runs; see the head of
+ * Checks d, and what e says of range pages, tile pages and runs; see the head of
  * cb_verify.c.  Comparison functions run.  One page lock is held at a time,
  * and none on exit; memory is given back.
  */
@@ -391,7 +584,7 @@ void
 cb_verify_ranges(CbVerify *v)
 {
 	CbMetaPageData meta;
-	CbVerifyLinks links = {0};
+	CbVerifyTiled tiled = {0};
 	MemoryContext cxt;
 	MemoryContext old;
 
@@ -403,8 +596,12 @@ cb_verify_ranges(CbVerify *v)
 								"cache_batch verify ranges",
 								ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
-	cb_verify_range_root(v, meta.range_root, &links);
-	cb_verify_range_chain(v, &links);
+	cb_verify_range_kind(v, CBP_RANGE, meta.range_root, &tiled);
+
+	/* what has left the ranges since is in tiles that it names now */
+	cb_verify_meta(v, &meta);
+	if (meta.tile_root != 0)
+		cb_verify_range_kind(v, CBP_TILES, meta.tile_root, &tiled);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(cxt);
 }

@@ -266,3 +266,47 @@ cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 
 	return cb_tree_count_leaves_between(kd, &from, &upto, max);
 }
+
+/*
+ * The separator that has so many leaves, about, between it and low; NULL for low:
+ * minus infinity.  Palloc'd; NULL: there are fewer leaves.
+ *
+ * Otherwise as cb_tree_count_leaves_between().
+ */
+IndexTuple
+cb_tree_find_separator_after(const CbKeyDesc *kd, IndexTuple low, int64 nleaves)
+{
+	CbBound		from = {.kind = low ? CB_BOUND_TUPLE : CB_BOUND_MIN,.tuple = low};
+	CbDescent  *descent = palloc0(sizeof(CbDescent));
+	Page		page = (Page) descent->parent.data;
+	OffsetNumber off;
+	BlockNumber moves = 0;
+	IndexTuple	result = NULL;
+
+	descent->want_parent = true;
+	UnlockReleaseBuffer(cb_tree_descend(kd, &from, ForwardScanDirection, NULL,
+										descent));
+	if (descent->parent_valid)
+	{
+		off = cb_tree_search_page(kd, &from, page, ForwardScanDirection);
+		while (off + nleaves > PageGetMaxOffsetNumber(page) &&
+			   !CbPageIsRightmost(page) &&
+			   (CbPageIsInternal(page) || CbPageIsGone(page)))
+		{
+			BlockNumber next = CbPageGetOpaque(page)->next;
+
+			if (CbPageIsInternal(page))
+				nleaves -= PageGetMaxOffsetNumber(page) - off + 1;
+			cb_tree_check_moves(kd->rel, next, ++moves, 1);
+			cb_sample_copy_page(kd->rel, next, page);
+			off = CbPageFirstItem(page);
+			CHECK_FOR_INTERRUPTS();
+		}
+		/* the first downlink of a page has no key */
+		off += Max(nleaves, 1);
+		if (CbPageIsInternal(page) && off <= PageGetMaxOffsetNumber(page))
+			result = CopyIndexTuple(CbPageGetTuple(page, off));
+	}
+	pfree(descent);
+	return result;
+}

@@ -65,6 +65,7 @@ typedef struct CbApplyStats
 	int64		descents;		/* descents from the root */
 	int64		splits;
 	int64		dropped;		/* dead ones: out of leaves, or never put in */
+	int64		tiled;			/* entries that went to tiles instead (range/) */
 } CbApplyStats;
 
 /* the entries of a batch that go to one leaf, with their places */
@@ -103,6 +104,8 @@ extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,
 											 Size max_size, int *n);
 extern IndexTuple cb_tree_find_separator(const CbKeyDesc *kd, IndexTuple itup);
 extern IndexTuple cb_tree_find_low(const CbKeyDesc *kd, IndexTuple itup);
+extern IndexTuple cb_tree_find_separator_after(const CbKeyDesc *kd, IndexTuple low,
+											   int64 nleaves);
 extern int64 cb_tree_count_leaves_between(const CbKeyDesc *kd, const CbBound *low,
 										  const CbBound *high, int64 max);
 extern int64 cb_tree_count_leaves(const CbKeyDesc *kd, IndexTuple low,

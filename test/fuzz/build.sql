@@ -59,3 +59,19 @@ BEGIN
 	EXECUTE format(CASE WHEN n % 4 IN (1, 2) THEN 'DELETE FROM w%s WHERE s COLLATE "C" BETWEEN ''b'' AND ''c'''
 		ELSE 'DELETE FROM w%s WHERE id BETWEEN 900 AND 1400' END, n);
 END $$;
+
+-- Tiles with runs, and a run.
+CREATE PROCEDURE fuzz_tile(n int) LANGUAGE plpgsql AS $$
+DECLARE
+	name text := format('w%s_i', n);
+BEGIN
+	PERFORM set_config('cache_batch.test_spill', 'on', false);
+	FOR i IN 0 .. 3 LOOP
+		PERFORM set_config('cache_batch.test_tiles', CASE WHEN i IN (1, 2) THEN '1' ELSE '0' END, false);
+		PERFORM fuzz_fill(n, 1701 + i * 60, 1760 + i * 60);
+		COMMIT;
+		PERFORM cache_batch_flush(name);
+		COMMIT;
+	END LOOP;
+	PERFORM set_config('cache_batch.test_spill', 'off', false);
+END $$;

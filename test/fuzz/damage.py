@@ -7,7 +7,7 @@ SPECIAL = BLCKSZ - 16
 LINES = 24                      # where line pointers begin
 
 # flags of our pages, as in src/page/cb_page.h
-TYPES = [(0, "meta"), (6, "deleted"), (3, "journal"), (10, "range"), (11, "run"), (2, "inner")]
+TYPES = [(0, "meta"), (6, "deleted"), (3, "journal"), (10, "range"), (11, "run"), (12, "tiles"), (2, "inner")]
 PACKED = 1 << 9
 
 # damages that leave no page of its kind: whoever reads the page has to notice
@@ -104,7 +104,7 @@ def special(rng, page, pool):
     """The right link, level, flags, cycle id."""
     at, size = rng.choice([(0, 4), (0, 4), (4, 2), (6, 2), (6, 2), (8, 2)])
     if at == 6:
-        put(page, SPECIAL + 6, 2, int.from_bytes(page[SPECIAL + 6:SPECIAL + 8], "little") ^ 1 << rng.randrange(13))
+        put(page, SPECIAL + 6, 2, int.from_bytes(page[SPECIAL + 6:SPECIAL + 8], "little") ^ 1 << rng.randrange(14))
     else:
         mangle(rng, page, SPECIAL + at, size, pool.nblocks)
 

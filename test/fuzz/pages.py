@@ -73,7 +73,8 @@ LOOK = {
     "inspect": "SELECT (SELECT count(m) FROM cache_batch_metapage('{t}_i') m), "
                "(SELECT count(*) FROM cache_batch_journal('{t}_i')), "
                "(SELECT count(*) FROM cache_batch_bucket_list('{t}_i')), "
-               "(SELECT count(*) FROM cache_batch_ranges('{t}_i'))",
+               "(SELECT count(*) FROM cache_batch_ranges('{t}_i')), "
+               "(SELECT count(*) FROM cache_batch_tiles('{t}_i'))",
     "page": "SELECT count(cache_batch_page('{t}_i', {block}))",
     "items": "SELECT count(data), sum(length(data)) FROM cache_batch_page_items('{t}_i', {block})",
     "prewarm": "SELECT cache_batch_prewarm('{t}_i')",
@@ -84,13 +85,14 @@ WRITE = {
     "dense": "INSERT INTO {t} SELECT id + 20000, k, s FROM {t} WHERE id < 400",
     "flush": "SELECT cache_batch_flush('{t}_i')",
     "spill": "SET cache_batch.test_spill = on; SELECT cache_batch_flush('{t}_i')",
+    "tile": "SET cache_batch.test_spill = on; SET cache_batch.test_tiles = 1; SELECT cache_batch_flush('{t}_i')",
     "compact": "SELECT cache_batch_compact('{t}_i')",
     "update": "UPDATE {t} SET k = k + 1, s = s || 'x' WHERE id % 50 = 3",
     "delete": "DELETE FROM {t} WHERE id % 3 = 1",
     "vacuum": "VACUUM (INDEX_CLEANUP ON) {t}",
 }
 RESET = ("SET enable_seqscan=off; SET enable_sort=off; SET enable_indexscan=on; "
-         "SET enable_bitmapscan=on; SET cache_batch.test_spill=off; ")
+         "SET enable_bitmapscan=on; SET cache_batch.test_spill=off; SET cache_batch.test_tiles=0; ")
 
 
 class Pool:
@@ -188,7 +190,7 @@ class Fuzz:
         cur.execute("SET statement_timeout = 0")
         with open(os.path.join(HERE, "build.sql")) as script:
             cur.execute(script.read())
-        for step in ("begin", "end"):
+        for step in ("begin", "end", "tile"):
             for n in range(self.args.batch):
                 cur.execute("CALL fuzz_%s(%d)" % (step, n))
                 if step == "end":
@@ -230,9 +232,9 @@ class Fuzz:
     def write_more(cur):
         """What is to be replayed: all kinds of records of all indexes."""
         for n in range(NKINDS):
-            for name in ("insert", "spill", "dense", "delete", "update", "flush", "vacuum", "compact", "insert one",
-                         "vacuum", "spill"):
-                cur.execute("RESET cache_batch.test_spill")
+            for name in ("insert", "spill", "insert one", "tile", "dense", "delete", "update", "flush", "vacuum",
+                         "compact", "insert one", "vacuum", "spill"):
+                cur.execute("RESET cache_batch.test_spill; RESET cache_batch.test_tiles")
                 for statement in WRITE[name].format(n=n, t="w%d" % n).split("; "):
                     cur.execute(statement)
 

@@ -48,6 +48,7 @@ SELECT has_function('cache_batch_page_items', ARRAY['regclass', 'bigint']);
 SELECT has_function('cache_batch_journal', ARRAY['regclass']);
 SELECT has_function('cache_batch_bucket_list', ARRAY['regclass']);
 SELECT has_function('cache_batch_ranges', ARRAY['regclass']);
+SELECT has_function('cache_batch_tiles', ARRAY['regclass']);
 SELECT has_function('cache_batch_key_filters', ARRAY[]::text[]);
 SELECT has_function('cache_batch_stat_get', ARRAY['oid']);
 SELECT has_function('cache_batch_stat_get_pool', ARRAY[]::text[]);

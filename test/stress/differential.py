@@ -196,6 +196,8 @@ class Test:
             try:
                 cur.execute("SELECT cache_batch_verify(%s::regclass, %s)", (name, heapallindexed))
                 self.checks["verify"] += 1
+                cur.execute("SELECT coalesce(sum(entries), 0) FROM cache_batch_tiles(%s::regclass)", (name,))
+                self.checks["in tiles"] += int(cur.fetchone()[0])
             except psycopg2.Error as error:
                 if error.pgcode == "55P03":
                     continue

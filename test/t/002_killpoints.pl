@@ -43,6 +43,10 @@ my $merge = "$spill; $sparse; $both; RESET cache_batch.test_spill; $both";
 my $free = "$merge; SELECT pg_current_xact_id(); $both";
 my $clean = "$spill; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON) kp";
 
+# with tiles: made, written anew, and brought to the leaves
+my $tile = "$spill; SET cache_batch.test_tiles = 1; $sparse; $both; $sparse; $both; $sparse; $both";
+my $untile = "$tile; RESET cache_batch.test_spill; $both";
+
 # [point, statement, hits to let pass ...]
 my @scenarios = (
 	[ 'publish-start', $sparse, 1, 2 ],
@@ -110,6 +114,14 @@ my @scenarios = (
 	[ 'run-free-found', $free, 1, 5 ],
 	[ 'run-free-before', $free, 1, 2, 5 ],
 	[ 'run-free-after', $free, 1, 2, 5 ],
+	[ 'range-noted-tiles', $tile, 1, 2 ],
+	[ 'tile-cut', $tile, 1, 2 ],
+	[ 'tile-next', $tile, 1, 4 ],
+	[ 'tile-before', $tile, 1, 2, 5 ],
+	[ 'tile-after', $tile, 1, 2, 5 ],
+	[ 'tile-applied', $untile, 1, 2 ],
+	[ 'tile-retire-before', $untile, 1, 2 ],
+	[ 'tile-retire-after', $untile, 1, 2 ],
 	[ 'vacuum-merged', $clean, 1, 2 ],
 	[ 'vacuum-leaf', $clean, 1, 4 ],
 	[ 'step-down', $flush, 1, 7 ],

@@ -218,6 +218,37 @@ is(run(q(SELECT sum(runs) FROM cache_batch_ranges('r_k'))), '0', 'no run is left
 run(q(ALTER SYSTEM RESET cache_batch.spill_target));
 $node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
 
+# ------------------------------------------------------------ a tile
+
+# Its entries are enough for the leaves, with those of a run and of the bucket: what has
+# not reached the leaves becomes its run, and the bucket is empty.
+make_table('t', q(, spill_threshold = 0));
+for (1 .. 4)
+{
+	run("SET cache_batch.test_spill = on; SET cache_batch.test_run_min = 1; SET cache_batch.test_tiles = " . ($_ < 4 ? 10000 : 0) . ";
+		INSERT INTO t SELECT i, $key FROM generate_series(20000 + $_ * 400, 20000 + $_ * 400 + 399) i;
+		SELECT cache_batch_flush('t_k')");
+}
+my $in_tiles = q(SELECT sum(entries) FROM cache_batch_tiles('t_k'));
+is(run($in_tiles), '800', 'there is a tile, and there are runs');
+run(q(ALTER SYSTEM SET cache_batch.spill_target = 2));
+run(q(ALTER SYSTEM SET cache_batch.test_tiles = 10000));
+run(q(SELECT pg_reload_conf()));
+insert('t', 400);
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+my $applied_before = applied('t_k');
+my ($applied_then, $kept) = stopped('t_k', $age, 1, 'ALTER INDEX t_k SET (buffered = on)', "'t_k'::regclass", $in_tiles);
+cmp_ok($applied_then - $applied_before, '<', 200, 'a tile that is merged gives way after a few leaves');
+cmp_ok($applied_then, '>', $applied_before, 'it has come to some');
+is($applied_then - $applied_before + $kept, 2000, 'the tile has the others');
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+ok($node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM cache_batch_stat_workers WHERE state = 'flushing')),
+	'it rests');
+sound($node, 't', ['k'], 'a tile: whole');
+run(q(ALTER SYSTEM RESET cache_batch.spill_target));
+run(q(ALTER SYSTEM RESET cache_batch.test_tiles));
+$node->safe_psql('postgres', q(ALTER SYSTEM RESET cache_batch.max_delay; SELECT pg_reload_conf()));
+
 # ------------------------------------------------------------ cold leaves
 
 make_table('c', '');
