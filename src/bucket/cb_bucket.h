@@ -64,7 +64,7 @@
 #define CB_BUCKET_MAX_CHUNKS	16
 #define CB_BUCKET_FULL_CHUNKS	8	/* asks to be flushed */
 #define CB_BUCKET_FENCE_SIZE	96	/* larger separators are not used */
-#define CB_SET_MAX_BUCKETS		512
+#define CB_SET_MAX_BUCKETS		1024
 #define CB_ERROR_LENGTH			256
 #define CB_NONE					UINT32_MAX
 

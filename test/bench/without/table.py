@@ -233,7 +233,7 @@ MECHANISMS = [
         title="joining of buckets alone",
         checks="A5_JOIN; isolation bucket-join, parts of tap 017",
         buys="ascending keys",
-        leaning="dividing: ascending keys would use up an index's 512 buckets",
+        leaning="dividing: ascending keys would use up an index's 1,024 buckets",
         runs=["--scale 0.1 ingest-insert1-1-ascending grow-copy"]),
     Mechanism(
         "redistribute-leaf", src=141, tests=120,
