@@ -416,7 +416,7 @@ class Worker(threading.Thread):
                 if self.conn is None or self.conn.closed:
                     self.connect()
                 self.work(self.test.until)
-            except psycopg2.OperationalError as error:
+            except psycopg2.Error as error:
                 if not self.test.crashing.is_set():
                     self.test.difference(self, "cannot connect: %s" % error)
             except Exception as error:          # a fault of the test itself
