@@ -8,6 +8,7 @@ SET enable_sort = off;
 SET cache_batch.test_spill = on;
 SET cache_batch.test_run_min = 1;
 SET cache_batch.test_tiles = 4;
+SET cache_batch.test_share = 1;
 
 CREATE TABLE tiles (k int, n int) WITH (autovacuum_enabled = off);
 INSERT INTO tiles SELECT i * 10, i FROM generate_series(1, 20000) i;
