@@ -232,8 +232,8 @@ class Fuzz:
     def write_more(cur):
         """What is to be replayed: all kinds of records of all indexes."""
         for n in range(NKINDS):
-            for name in ("insert", "spill", "insert one", "tile", "dense", "delete", "update", "flush", "vacuum",
-                         "compact", "insert one", "vacuum", "spill"):
+            for name in ("insert", "spill", "dense", "tile", "delete", "update", "flush", "vacuum", "compact",
+                         "insert one", "vacuum", "spill"):
                 cur.execute("RESET cache_batch.test_spill; RESET cache_batch.test_tiles")
                 for statement in WRITE[name].format(n=n, t="w%d" % n).split("; "):
                     cur.execute(statement)
