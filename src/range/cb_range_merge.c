@@ -593,11 +593,13 @@ static void
 cb_tile_log_retire(Buffer buf, OffsetNumber off)
 {
 	xl_cb_retire xlrec = {.tile = off};
+	XLogRecPtr	lsn;
 
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfCbRetire);
 	XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
-	PageSetLSN(BufferGetPage(buf), XLogInsert(CB_RMGR_ID, XLOG_CB_RETIRE));
+	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_RETIRE);
+	PageSetLSN(BufferGetPage(buf), lsn);
 }
 
 /*
