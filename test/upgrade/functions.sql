@@ -6,7 +6,6 @@ INSERT INTO call VALUES
 	('cache_batch_handler(internal)', $$SELECT WHERE (SELECT pg_indexam_has_property(oid, 'can_order') FROM pg_am WHERE amname = 'cachebatch')$$),
 	('cache_batch_journal(regclass)', $$SELECT * FROM cache_batch_journal('up_k')$$),
 	('cache_batch_ranges(regclass)', $$SELECT * FROM cache_batch_ranges('up_k')$$),
-	('cache_batch_tiles(regclass)', $$SELECT * FROM cache_batch_tiles('up_k')$$, 0),
 	('cache_batch_bucket_list(regclass)', $$SELECT * FROM cache_batch_bucket_list('up_k')$$),
 	('cache_batch_metapage(regclass)', $$SELECT * FROM cache_batch_metapage('up_k')$$),
 	('cache_batch_page(regclass,bigint)', $$SELECT * FROM cache_batch_page('up_k', 1)$$),
@@ -36,6 +35,7 @@ INSERT INTO call VALUES
 	('cache_batch_stat_get_workers()', $$SELECT * FROM cache_batch_stat_get_workers()$$, 0),
 	('cache_batch_stat_get_progress()', $$SELECT * FROM cache_batch_stat_get_progress()$$, 0),
 	('cache_batch_key_filters()', $$SELECT * FROM cache_batch_key_filters()$$, 0),
+	('cache_batch_tiles(regclass)', $$SELECT * FROM cache_batch_tiles('up_k')$$, 0),
 	('cache_batch_stat_workers', $$SELECT * FROM cache_batch_stat_workers$$, 0),
 	('cache_batch_stat_progress', $$SELECT * FROM cache_batch_stat_progress$$, 0);
 INSERT INTO call SELECT v, 'SELECT * FROM ' || v FROM unnest(ARRAY['cache_batch_stat_indexes', 'cache_batch_stat_buckets',
