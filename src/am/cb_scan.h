@@ -171,7 +171,7 @@ typedef struct CbScanRanges
 	CbRangeState state;			/* of the range page last read */
 	CbRunWatch	watch;			/* of its runs, if the scan began in recovery */
 	CbRunCursor *cursors[CB_RANGE_MAX_RUNS];	/* of state's runs, or NULL */
-	MemoryContext tile_cxt;		/* of the bounds in tile */
+	MemoryContext tile_cxt;		/* of the bounds in tile; NULL: not needed yet */
 	bool		tile_known;		/* is there something in tile? */
 	CbTile		tile;			/* the one last read, ... */
 	CbRunWatch	tile_watch;		/* ... of its run, ... */

@@ -56,8 +56,6 @@ cb_window_make_ranges(CbScanOpaque so)
 
 	ranges->cxt = AllocSetContextCreate(so->cxt, "cache_batch scan ranges",
 										ALLOCSET_SMALL_SIZES);
-	ranges->tile_cxt = AllocSetContextCreate(so->cxt, "cache_batch scan tile",
-											 ALLOCSET_SMALL_SIZES);
 	return ranges;
 }
 
@@ -300,6 +298,9 @@ cb_window_find_tile(IndexScanDesc scan, ScanDirection dir)
 		tile->lsn != BufferGetLSNAtomic(buf) || !RelationNeedsWAL(so->kd.rel))
 	{
 		ranges->tile_known = false;
+		if (ranges->tile_cxt == NULL)
+			ranges->tile_cxt = AllocSetContextCreate(so->cxt, "cache_batch scan tile",
+													 ALLOCSET_SMALL_SIZES);
 		MemoryContextReset(ranges->tile_cxt);
 		oldcxt = MemoryContextSwitchTo(ranges->tile_cxt);
 		cb_tile_read(&so->kd, buf, &so->pos.bound, dir, tile);

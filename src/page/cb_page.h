@@ -210,6 +210,13 @@ typedef struct CbMetaPageData
 
 #define CbPageGetMeta(page) ((CbMetaPageData *) PageGetContents(page))
 
+/* The root above range pages, or tile pages (CBP_TILES); 0: there is none. */
+static inline BlockNumber
+cb_page_meta_root(const CbMetaPageData *meta, uint16 kind)
+{
+	return kind == CBP_TILES ? meta->tile_root : meta->range_root;
+}
+
 /* ---------- journal page ---------- */
 
 /* at the start of the contents; entries follow, each MAXALIGNed, to pd_lower */

@@ -57,13 +57,18 @@ cb_range_bound_is_sound(Page page, OffsetNumber off)
 		BTreeTupleIsPivot(CbPageGetTuple(page, off));
 }
 
+static inline bool
+cb_range_item_is_sound(const CbRunItem *run)
+{
+	return run->nfilters <= CB_RUN_MAX_FILTERS && run->npages <= CB_RUN_MAX_PAGES;
+}
+
 static bool
 cb_range_run_is_sound(Page page, OffsetNumber off)
 {
 	return cb_range_item_is_inside(page, off) &&
 		ItemIdGetLength(PageGetItemId(page, off)) == sizeof(CbRunItem) &&
-		CbRangeGetRun(page, off)->nfilters <= CB_RUN_MAX_FILTERS &&
-		CbRangeGetRun(page, off)->npages <= CB_RUN_MAX_PAGES;
+		cb_range_item_is_sound(CbRangeGetRun(page, off));
 }
 
 /*
@@ -150,12 +155,6 @@ cb_tile_page_init(Page page, IndexTuple high, BlockNumber next)
 		cb_range_page_put(page, high, IndexTupleSize(high));
 }
 
-static inline bool
-cb_tile_run_is_sound(const CbRunItem *run)
-{
-	return run->nfilters <= CB_RUN_MAX_FILTERS && run->npages <= CB_RUN_MAX_PAGES;
-}
-
 static bool
 cb_tile_is_sound(Page page, OffsetNumber off)
 {
@@ -165,8 +164,8 @@ cb_tile_is_sound(Page page, OffsetNumber off)
 		len >= sizeof(IndexTupleData) + sizeof(CbTileRuns) &&
 		len == CbTileItemSize(CbPageGetTuple(page, off)) &&
 		BTreeTupleIsPivot(CbPageGetTuple(page, off)) &&
-		cb_tile_run_is_sound(&CbTileGetRuns(page, off)->run) &&
-		cb_tile_run_is_sound(&CbTileGetRuns(page, off)->old);
+		cb_range_item_is_sound(&CbTileGetRuns(page, off)->run) &&
+		cb_range_item_is_sound(&CbTileGetRuns(page, off)->old);
 }
 
 /*

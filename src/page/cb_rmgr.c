@@ -75,8 +75,8 @@ cb_rmgr_identify(uint8 info)
 
 /*
  * Each of these appends to buf what a record of its kind says; rec is the
- * record's main data, and zeros behind it.  They read nothing else, so they may be called at any
- * time, by any process that has the record.
+ * record's main data, and zeros behind it.  They read nothing else, so they may be
+ * called at any time, by any process that has the record.
  */
 void
 cb_describe_journal_append(StringInfo buf, const char *rec)

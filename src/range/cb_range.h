@@ -43,17 +43,15 @@
  *
  * Order of reading (I2).  SPILL is logged before the chunks leave their bucket,
  * the tiles' records and the leaves' before RETIRE, and the leaves' before a tile
- * has no run.  A scan copies a range page's items
- * and may read those runs later: safexid is read under the range page's
- * exclusive lock, so the scan's snapshot is older.  After the range page it looks
- * at the tile, if the range says that there may be some, and before the leaf.  If
- * the tile's run is given up before it has been read, all of the window is read
- * again: what the run had is in the tile's run then, or in the leaves.
- * A window ends where its range and its tile do (A5_RANGECLIP, A5_TILECLIP), and
- * either is divided only while it lists no live run (A5_RANGESPLIT); so no run
- * lies in two.  Pages of retired runs take up
- * room, too: a page lists 128 runs of either kind, then its buckets go to the
- * leaves.
+ * has no run.  A scan copies a range page's items and may read those runs later:
+ * safexid is read under the range page's exclusive lock, so the scan's snapshot is
+ * older.  After the range page it looks at the tile, if the range says that there
+ * may be some, and before the leaf.  If the tile's run is given up before it has
+ * been read, all of the window is read again: what the run had is in the tile's
+ * run then, or in the leaves.  A window ends where its range and its tile do
+ * (A5_RANGECLIP, A5_TILECLIP), and either is divided only while it lists no live
+ * run (A5_RANGESPLIT); so no run lies in two.  Pages of retired runs take up room,
+ * too: a page lists 128 runs of either kind, then its buckets go to the leaves.
  *
  * Has the index ranges?  Its bucket set's count of spills says so
  * (I1_RANGEFLAG).  It never falls while the bucket set is that index's, and
@@ -246,8 +244,8 @@ typedef struct CbRangeState
 	int			nretired;
 } CbRangeState;
 
-extern bool cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
-							   IndexTuple separator);
+extern bool cb_range_is_inside(const CbKeyDesc *kd, IndexTuple low,
+							   IndexTuple high, IndexTuple separator);
 extern void cb_range_read(Relation rel, Page page, CbRangeState *state);
 extern void cb_range_look(Relation rel, BlockNumber blkno, CbRangeState *state);
 

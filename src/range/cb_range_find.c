@@ -36,7 +36,7 @@ cb_range_root(Relation rel, uint16 kind)
 	CbMetaPageData meta;
 
 	cb_rel_read_meta(rel, NULL, &meta);
-	return kind == CBP_TILES ? meta.tile_root : meta.range_root;
+	return cb_page_meta_root(&meta, kind);
 }
 
 /*
@@ -292,15 +292,6 @@ cb_range_init_first(uint16 kind, Page root_page, Page range,
 	pfree(downlink);
 }
 
-/* Does the metapage, which is locked, name a root?  0: none. */
-static BlockNumber
-cb_range_meta_root(Page page, uint16 kind)
-{
-	CbMetaPageData *meta = CbPageGetMeta(page);
-
-	return kind == CBP_TILES ? meta->tile_root : meta->range_root;
-}
-
 /*
  * Makes the first page of this kind and the root, unless another did.  Returns
  * the root's block.  One atomic action, with the link in the metapage, which is
@@ -313,6 +304,7 @@ cb_range_create(Relation rel, uint16 kind)
 	Buffer		bufs[CB_RANGE_PAGES];	/* metapage, root, range page */
 	PGAlignedBlock images[CB_RANGE_PAGES];
 	BlockNumber root;
+	BlockNumber made;			/* another's */
 
 	bufs[1] = cb_rel_alloc_page(rel);
 	bufs[2] = cb_rel_alloc_page(rel);
@@ -321,13 +313,13 @@ cb_range_create(Relation rel, uint16 kind)
 						BufferGetBlockNumber(bufs[2]));
 	bufs[0] = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	LockBuffer(bufs[0], BUFFER_LOCK_EXCLUSIVE);
-	if (cb_range_meta_root(BufferGetPage(bufs[0]), kind) != 0)
+	made = cb_page_meta_root(CbPageGetMeta(BufferGetPage(bufs[0])), kind);
+	if (made != 0)
 	{
-		root = cb_range_meta_root(BufferGetPage(bufs[0]), kind);
 		UnlockReleaseBuffer(bufs[0]);
 		cb_rel_return_page(rel, bufs[2]);
 		cb_rel_return_page(rel, bufs[1]);
-		return root;
+		return made;
 	}
 	memcpy(images[0].data, BufferGetPage(bufs[0]), BLCKSZ);
 	cb_page_set_meta_range_root((Page) images[0].data, kind, root);
@@ -337,15 +329,16 @@ cb_range_create(Relation rel, uint16 kind)
 }
 
 /*
- * Does the separator lie between the bounds of the range, beside neither?
- * Comparisons run.
+ * Does the separator lie between the bounds of a range or a tile, beside neither?
+ * Of the bounds NULL is none; no separator (NULL) does.  Comparisons run.
  */
 bool
-cb_range_is_inside(const CbKeyDesc *kd, const CbRangeState *state,
+cb_range_is_inside(const CbKeyDesc *kd, IndexTuple low, IndexTuple high,
 				   IndexTuple separator)
 {
-	return (state->low == NULL || cb_key_compare(kd, state->low, separator) < 0) &&
-		(state->high == NULL || cb_key_compare(kd, separator, state->high) < 0);
+	return separator != NULL &&
+		(low == NULL || cb_key_compare(kd, low, separator) < 0) &&
+		(high == NULL || cb_key_compare(kd, separator, high) < 0);
 }
 
 /*
@@ -360,7 +353,7 @@ cb_range_can_split(const CbKeyDesc *kd, Page page, IndexTuple separator)
 	cb_range_read(kd->rel, page, &state);
 	if (state.nruns > 0)
 		return false;
-	return cb_range_is_inside(kd, &state, separator);
+	return cb_range_is_inside(kd, state.low, state.high, separator);
 }
 
 /* The left part of a range page that is split: retired runs stay with it. */
@@ -648,9 +641,9 @@ cb_tile_split_page(const CbKeyDesc *kd, BlockNumber root, BlockNumber blkno,
  * has been split, as it had no room; then the tile is to be looked up again, and
  * to be cut (true).
  *
- * The tile page's lock is held since the tile was read; it may not be the lock of
- * the tile's page any more.  No LWLock is held, on entry or on return; one atomic
- * action.  Not in recovery.
+ * The tile page's lock is held since the tile was read; where the page was split
+ * the tile may be on the new one, whose lock is not.  No LWLock is held, on entry or
+ * on return; one atomic action.  Not in recovery.
  */
 bool
 cb_tile_cut(const CbKeyDesc *kd, BlockNumber root, const CbTile *tile,

@@ -86,7 +86,7 @@ cb_range_split_at(const CbKeyDesc *kd, BlockNumber root,
 {
 	int64		least = Max(span / 2, 1);
 
-	return separator != NULL && cb_range_is_inside(kd, state, separator) &&
+	return cb_range_is_inside(kd, state->low, state->high, separator) &&
 		cb_tree_count_leaves(kd, state->low, separator, least) >= least &&
 		cb_tree_count_leaves(kd, separator, state->high, least) >= least &&
 		cb_range_split(kd, root, separator);

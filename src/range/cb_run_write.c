@@ -265,39 +265,30 @@ cb_run_put_pages(CbRunWriter *writer)
 	}
 }
 
+/*
+ * Logs the new pages, and the page that lists the run: that of a range (tile 0) or
+ * of this tile.  Within the critical section; all are locked exclusively.
+ */
 static void
-cb_run_register_pages(CbRunWriter *writer)
+cb_run_log(CbRunWriter *writer, Buffer listed, OffsetNumber tile)
 {
-	for (int i = 0; i < writer->item.npages; i++)
-		XLogRegisterBuffer(1 + i, writer->bufs[i],
-						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
-}
-
-static void
-cb_run_set_lsns(Buffer *bufs, int n, XLogRecPtr lsn)
-{
-	for (int i = 0; i < n; i++)
-		PageSetLSN(BufferGetPage(bufs[i]), lsn);
-}
-
-/* ---------- of a range ---------- */
-
-/* Within the critical section; all pages are locked exclusively. */
-static void
-cb_run_log(CbRunWriter *writer, Buffer range)
-{
-	xl_cb_spill xlrec = {.npages = writer->item.npages};
+	xl_cb_spill xlrec = {.npages = writer->item.npages,.tile = tile};
 	XLogRecPtr	lsn;
 
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfCbSpill);
-	XLogRegisterBuffer(0, range, REGBUF_STANDARD);
+	XLogRegisterBuffer(0, listed, REGBUF_STANDARD);
 	XLogRegisterBufData(0, (char *) &writer->item, sizeof(CbRunItem));
-	cb_run_register_pages(writer);
+	for (int i = 0; i < writer->item.npages; i++)
+		XLogRegisterBuffer(1 + i, writer->bufs[i],
+						   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
 	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPILL);
-	PageSetLSN(BufferGetPage(range), lsn);
-	cb_run_set_lsns(writer->bufs, writer->item.npages, lsn);
+	PageSetLSN(BufferGetPage(listed), lsn);
+	for (int i = 0; i < writer->item.npages; i++)
+		PageSetLSN(BufferGetPage(writer->bufs[i]), lsn);
 }
+
+/* ---------- of a range ---------- */
 
 /*
  * The run's pages, and the item that lists it, as one atomic action.  All are
@@ -316,7 +307,7 @@ cb_run_install(CbRunWriter *writer, Buffer range)
 	cb_range_page_add(BufferGetPage(range), &writer->item);
 	MarkBufferDirty(range);
 	if (RelationNeedsWAL(rel))
-		cb_run_log(writer, range);
+		cb_run_log(writer, range, InvalidOffsetNumber);
 	else if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED)
 		PageSetLSN(BufferGetPage(writer->bufs[writer->item.npages - 1]),
 				   GetFakeLSNForUnloggedRel()); /* see CbRunCursor */
@@ -380,23 +371,13 @@ cb_run_write(CbKeyDesc *kd, BlockNumber blkno, const CbSortEntry *entries,
 static void
 cb_run_install_tile(CbRunWriter *writer, Buffer buf, OffsetNumber off)
 {
-	xl_cb_spill xlrec = {.npages = writer->item.npages,.tile = off};
-	XLogRecPtr	lsn;
-
 	XLogEnsureRecordSpace(CB_RUN_MAX_PAGES, 3);
 	CB_TEST_POINT("tile-before");
 	START_CRIT_SECTION();
 	cb_run_put_pages(writer);
 	cb_tile_page_set(BufferGetPage(buf), off, &writer->item);
 	MarkBufferDirty(buf);
-	XLogBeginInsert();
-	XLogRegisterData((char *) &xlrec, SizeOfCbSpill);
-	XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
-	XLogRegisterBufData(0, (char *) &writer->item, sizeof(CbRunItem));
-	cb_run_register_pages(writer);
-	lsn = XLogInsert(CB_RMGR_ID, XLOG_CB_SPILL);
-	PageSetLSN(BufferGetPage(buf), lsn);
-	cb_run_set_lsns(writer->bufs, writer->item.npages, lsn);
+	cb_run_log(writer, buf, off);
 	END_CRIT_SECTION();
 	CB_TEST_POINT("tile-after");
 }

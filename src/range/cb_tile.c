@@ -110,15 +110,6 @@ cb_tile_locate(const CbTileApply *apply, IndexTuple itup, CbTile *tile)
 	UnlockReleaseBuffer(buf);
 }
 
-/* Does the separator, or NULL, lie inside the tile, at neither end? */
-static bool
-cb_tile_has_inside(const CbKeyDesc *kd, const CbTile *tile, IndexTuple separator)
-{
-	return separator != NULL &&
-		(tile->low == NULL || cb_key_compare(kd, tile->low, separator) < 0) &&
-		(tile->high == NULL || cb_key_compare(kd, separator, tile->high) < 0);
-}
-
 /*
  * Where to cut a tile that has no run; NULL: nowhere.  Where the range begins; else,
  * if it is too wide, so that tiles are alike.
@@ -133,14 +124,14 @@ cb_tile_find_cut(const CbTileApply *apply, const CbTile *tile)
 
 	if (CbTileHasRun(tile))
 		return NULL;
-	if (cb_tile_has_inside(kd, tile, apply->low))
+	if (cb_range_is_inside(kd, tile->low, tile->high, apply->low))
 		return apply->low;
 	nleaves = cb_tree_count_leaves(kd, tile->low, tile->high, 2 * apply->width);
 	if (nleaves <= most)
 		return NULL;
 	separator = cb_tree_find_separator_after(kd, tile->low,
 											 Min(nleaves / 2, apply->width));
-	return cb_tile_has_inside(kd, tile, separator) ? separator : NULL;
+	return cb_range_is_inside(kd, tile->low, tile->high, separator) ? separator : NULL;
 }
 
 /* Does the range begin with the tile, within a tile page? */

@@ -644,7 +644,7 @@ cb_inspect_first_range(Relation rel, uint16 kind)
 	BlockNumber root;
 
 	cb_inspect_read_meta(rel, &meta);
-	root = kind == CBP_TILES ? meta.tile_root : meta.range_root;
+	root = cb_page_meta_root(&meta, kind);
 	if (root == 0)
 		return InvalidBlockNumber;
 	cb_inspect_follow(rel, root, &copy);
