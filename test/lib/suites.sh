@@ -12,6 +12,7 @@ cb_passed=0
 cb_failed=0
 cb_skipped=0
 cb_failures=()
+cb_apart_pid=			# of the suite that runs beside another one
 
 # ---------------------------------------------------- what is asked for
 
@@ -153,6 +154,39 @@ cb_skip()
 {
 	cb_skipped=$((cb_skipped + 1))
 	cb_say "skipped: $1"
+}
+
+# cb_apart COMMAND...: a suite that keeps one processor busy runs beside what comes next.
+# What it says and what it has counted come with cb_rejoin, which waits for it.
+cb_apart()
+{
+	(
+		cb_passed=0 cb_failed=0 cb_skipped=0 cb_failures=()
+		"$@"
+		declare -p cb_failures | sed 's/cb_failures/apart/' >"$CB_WORK/apart.failures"
+		echo "$cb_passed $cb_failed $cb_skipped" >"$CB_WORK/apart.counts"
+	) >"$CB_WORK/apart.said" 2>&1 &
+	cb_apart_pid=$!
+}
+
+cb_rejoin()
+{
+	local passed failed skipped apart=()
+
+	[ -n "$cb_apart_pid" ] || return 0
+	wait "$cb_apart_pid" || true
+	cb_apart_pid=
+	cat "$CB_WORK/apart.said"
+	if [ -e "$CB_WORK/apart.counts" ]; then
+		read -r passed failed skipped <"$CB_WORK/apart.counts"
+		cb_count "$passed" "$failed"
+		cb_skipped=$((cb_skipped + skipped))
+		. "$CB_WORK/apart.failures"
+		cb_failures+=("${apart[@]}")
+	else
+		cb_fail "suite that ran beside another one"
+	fi
+	rm -f "$CB_WORK"/apart.*
 }
 
 cb_pgxs_test_dir()
