@@ -20,6 +20,7 @@ import argparse
 import importlib.machinery
 import importlib.util
 import io
+import itertools
 import os
 import random
 import sys
@@ -27,8 +28,8 @@ import time
 
 from server import COMMON, MB, Env
 
-# rows of an index, pool in kB
-CASES = ((1000000, 256), (10000000, 2 * MB), (100000000, 8 * MB))
+# rows of an index: pools in kB; the last has tiles, as it is 1/4,000 of the index
+CASES = {1000000: (256,), 10000000: (2 * MB, 256), 100000000: (8 * MB, 256)}
 BATCH = 10000           # rows of a COPY, ...
 POOL_BATCHES = 60       # ... but so many are an empty pool's room, at least
 ROUNDS = 2              # that are measured, after one that is not
@@ -109,7 +110,7 @@ def fill(cluster, rows):
 
 
 class Case:
-    """One index, with range buffers or without."""
+    """One index and pool, with range buffers or without."""
 
     def __init__(self, cluster, rows, pool, spills):
         self.cluster = cluster
@@ -193,7 +194,7 @@ def run(case, size):
     p = sim.parse_arguments(["--range-buffers"] if case.spills else [])
     p.pool, p.leaf_entry = float(case.pool), size / case.rows
     p.memory = (case.buffers - min(BULK_RING, case.buffers / 8)) * 1024.0
-    a_round = sim.Runs(p, size).round
+    a_round = sim.Tiles(p, size, sim.Runs(p, size)).round
 
     case.start()
     case.insert(a_round)
@@ -220,19 +221,19 @@ def run(case, size):
 def run_all(env, args):
     """How many figures are further apart than they may be."""
     missed = 0
-    for rows, pool in CASES:
-        if rows not in args.rows:
-            continue
-        cluster = env.clone(env.base, f"sim-{rows}")
-        size = fill(cluster, rows)
-        for spills in (False, True):
+    for rows in args.rows:
+        filled = env.clone(env.base, f"sim-{rows}")
+        size = fill(filled, rows)
+        for pool, spills in itertools.product(CASES[rows], (False, True)):
+            cluster = env.clone(filled, f"sim-{rows}-{pool}")
             for name, ours, theirs in run(Case(cluster, rows, pool, spills), size):
                 ratio = theirs / ours
                 missed += not 1 - args.within / 100 <= ratio <= 1 + args.within / 100
-                print(f"{rows:>9} rows, range buffers {'on' if spills else 'off':3} "
-                      f" {name:20}  measured {ours:8.3f}  sim {theirs:8.3f}"
-                      f"  ratio {ratio:.2f}", flush=True)
-        cluster.remove()
+                print(f"{rows:>9} rows, pool {pool:>4} kB, range buffers"
+                      f" {'on' if spills else 'off':3}  {name:20}  measured {ours:8.3f}"
+                      f"  sim {theirs:8.3f}  ratio {ratio:.2f}", flush=True)
+            cluster.remove()
+        filled.remove()
     return missed
 
 
@@ -243,7 +244,7 @@ def main():
     add("--bindir", default="/usr/lib/postgresql/15/bin")
     add("--scratch", required=True, help="an empty directory")
     add("--port", type=int, default=5432)
-    add("--rows", default=[rows for rows, _ in CASES],
+    add("--rows", default=list(CASES),
         type=lambda text: [int(x) for x in text.split(",")])
     add("--within", type=float, default=20, help="per cent, else the exit status is 1")
     args = parser.parse_args()
