@@ -54,7 +54,7 @@
 /*
  * a union is of so many times the entries that a filter is meant for, at most
  */
-#define CB_RANGE_SEEN_LOAD		1.5
+#define CB_RANGE_SEEN_LOAD		3
 
 #define CB_RUN_FILTER_WORDS	(CB_RUN_FILTER_LINES * CB_FILTER_LINE_WORDS)
 
