@@ -110,6 +110,7 @@ cb_stop_servers_under()
 {
 	local f pid exe
 
+	[ -d "$1" ] || return 0
 	find "$1" -name postmaster.pid 2>/dev/null | while read -r f; do
 		pid=$(head -n 1 "$f")
 		exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || continue

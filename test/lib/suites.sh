@@ -273,7 +273,7 @@ cb_suite_regress()
 		--temp-config="$3/test/no_workers.conf" \
 		--dbname=contrib_regression --load-extension=cache_batch \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
-	cb_stop_servers_under "$out"
+	cb_stop_servers_under "$out" "$CB_WORK"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
 }
 
@@ -296,7 +296,7 @@ cb_suite_isolation()
 		--temp-config="$3/test/no_workers.conf" \
 		--dbname=isolation_regression --load-extension=cache_batch \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
-	cb_stop_servers_under "$out"
+	cb_stop_servers_under "$out" "$CB_WORK"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
 }
 
@@ -363,7 +363,7 @@ cb_tap_run()
 		"${CB_TAP_TIMEOUT:-900}" \
 		prove -v --norc -I "$perl" -I "$2/test/perl" -I "$2/test/t" \
 		"t/$name.pl") >"$out/$name.log" 2>&1 || status=$?
-	cb_stop_servers_under "$out/$name"
+	cb_stop_servers_under "$out/$name" "$CB_WORK"
 	echo "$status $(cb_since "$started")" >"$out/$name.new"
 	mv "$out/$name.new" "$out/$name.end"
 }
@@ -477,7 +477,7 @@ cb_soak_run()
 	cb_say "soak on $1: 2 parts of a minute"
 	(cd "$3" && cb_limited python3 test/soak/soak.py --bindir "$("$2" --bindir)" --dir "$3/soak" \
 		--parts 2 --minutes 1 --every 2 --rows 2000 --run-min 8 --delta 4) >"$log" 2>&1 || status=$?
-	cb_stop_servers_under "$CB_WORK"
+	cb_stop_servers_under "$3/soak" "$CB_WORK"
 	if [ "$status" = 0 ]; then
 		cb_pass "soak on $1"
 		cb_say "soak on $1: $(tail -n 1 "$log")"
@@ -488,13 +488,14 @@ cb_soak_run()
 
 cb_stress_run()
 {
-	local log=$3/stress.log status=0 seed=${CB_SEED:-1}
+	local dir log=$3/stress.log status=0 seed=${CB_SEED:-1}
 
+	dir=$(mktemp -d "$CB_WORK/stress.XXXX")
 	cb_say "stress on $1: ${CB_STRESS_SECONDS:-30} s, seed $seed"
 	(cd "$3" && cb_limited python3 test/stress/differential.py \
-		--bindir "$("$2" --bindir)" --seconds "${CB_STRESS_SECONDS:-30}" \
+		--bindir "$("$2" --bindir)" --workdir "$dir" --seconds "${CB_STRESS_SECONDS:-30}" \
 		--seed "$seed" "${@:4}") >"$log" 2>&1 || status=$?
-	cb_stop_servers_under "$CB_WORK"
+	cb_stop_servers_under "$dir" "$CB_WORK"
 	if [ "$status" = 0 ]; then
 		cb_pass "stress on $1 (seed $seed)"
 		cb_say "stress on $1: $(tail -n 1 "$log")"
