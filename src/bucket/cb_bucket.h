@@ -218,6 +218,8 @@ typedef struct CbBucketSet
 								 * publish lock */
 	cb_atomic64 tail;			/* a tail that was seen since the attachment */
 	cb_atomic64 journal_limit;	/* bytes; past it the oldest buckets are due */
+	cb_atomic64 asked_at;		/* the journal's head when a publication last
+								 * asked for one of these; a hint */
 	TimestampTz attached_at;
 	TimestampTz used_at;		/* by an insertion, or a reader of the shared
 								 * copy, about; a hint */

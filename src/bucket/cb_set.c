@@ -923,6 +923,7 @@ cb_attach_at_head(void *arg, int first, int n, CbPos head)
 	set->attached_at = attach->now;
 	set->used_at = attach->now;
 	cb_store_relaxed(&set->journal_limit, attach->journal_limit);
+	cb_store_relaxed(&set->asked_at, 0);
 	cb_store_relaxed(&set->nrecent, 0);
 	cb_store_relaxed(&set->nunchanged, 0);
 	cb_store_relaxed(&set->npaused, 0);

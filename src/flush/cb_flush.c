@@ -721,6 +721,12 @@ cb_flush_note_run_reads(const CbBucketView *view, BlockNumber range, int nruns,
 
 /* ---------- after a publication ---------- */
 
+/*
+ * A publication that finds the journal too long asks for the oldest bucket if it has
+ * grown by this part since one did.
+ */
+#define CB_FLUSH_ASK_PART		64
+
 /* Is the journal too long? */
 static inline bool
 cb_flush_is_too_long(const CbPublishResult *result)
@@ -755,6 +761,25 @@ cb_flush_request_before(CbBucketSet *set)
 		cb_queue_request(set->buckets[0], CB_FLUSH_DELAY);
 }
 
+/*
+ * The journal is too long: asks for the oldest bucket, whose flush then asks for the
+ * next.  All buckets are looked at to find it, so not after each publication.
+ */
+static void
+cb_flush_request_too_long(const CbPublishResult *result)
+{
+	CbBucketSet *set = result->set;
+	uint64		head = cb_load_relaxed(&set->tail) + result->journal_length;
+	uint64		asked_at = cb_load_relaxed(&set->asked_at);
+
+	/* a place beyond the head is another attachment's */
+	if (asked_at <= head &&
+		head - asked_at < result->journal_length / CB_FLUSH_ASK_PART)
+		return;
+	cb_store_relaxed(&set->asked_at, head);
+	cb_flush_request_oldest(set, result->attach_id);
+}
+
 static void
 cb_flush_request_all(const CbPublishResult *result)
 {
@@ -771,7 +796,7 @@ cb_flush_request_all(const CbPublishResult *result)
 	}
 	cb_flush_request_before(set);
 	if (cb_flush_is_too_long(result))
-		cb_flush_request_oldest(set, result->attach_id);
+		cb_flush_request_too_long(result);
 }
 
 /* Flushes the oldest buckets, some at a time, if the journal is too long. */

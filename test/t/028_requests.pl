@@ -1,5 +1,6 @@
 # Requests that pile up while no worker serves them: when the pool is not low any
 # more, those made since it was are dropped, and their buckets fill up further.
+# Single rows ask for the bucket that keeps too long a journal's tail back.
 use strict;
 use warnings;
 
@@ -58,5 +59,31 @@ cmp_ok($left, '>=', 0.12, 'workers make room');
 cmp_ok($left, '<', 0.3, 'and no more than that');
 $holder->quit;
 sound($node, 't', ['k'], 'whole after all');
+
+# ---------- too long a journal, of single rows ----------
+
+# one entry keeps the tail back, in a bucket that no other comes to
+$node->adjust_conf('postgresql.conf', 'cache_batch.journal_limit', '64');
+$node->restart;
+$node->safe_psql('postgres', q(
+	RESET cache_batch.test_points;
+	ALTER DATABASE postgres RESET cache_batch.test_points;
+	CREATE TABLE l (id int, k int);
+	INSERT INTO l SELECT i, hashint4(i) FROM generate_series(1, 200000) i;
+	CREATE INDEX l_k ON l USING cachebatch (k);
+	INSERT INTO l VALUES (0, -2147483648)));
+$node->safe_psql('postgres', q(
+	DO $$ BEGIN
+		FOR i IN 200001 .. 216000 LOOP
+			INSERT INTO l VALUES (i, hashint4(i) & 2147483647);
+			COMMIT;
+		END LOOP;
+	END $$));
+ok($node->poll_query_until('postgres', q(SELECT flushes_limit > 0 AND journal_bytes < 220000
+	FROM cache_batch_stat_indexes JOIN cache_batch_stat_buckets USING (indexrelid)
+	WHERE indexrelid = 'l_k'::regclass)), 'what keeps the tail back is flushed')
+	or diag($node->safe_psql('postgres', q(SELECT * FROM cache_batch_stat_indexes JOIN
+		cache_batch_stat_buckets USING (indexrelid) WHERE indexrelid = 'l_k'::regclass)));
+sound($node, 'l', ['k'], 'whole after that');
 
 done_testing();
