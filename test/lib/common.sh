@@ -104,8 +104,8 @@ cb_cache_dir()
 	fi
 }
 
-# Stops the servers that have their data in directory $1, by their lock files, if their
-# programs are in $2, or else in $1 as well.
+# Stops the servers that have their data in directory $1, if it is there, by their lock
+# files; only those whose programs are in $CB_WORK.
 cb_stop_servers_under()
 {
 	local f pid exe
@@ -115,7 +115,7 @@ cb_stop_servers_under()
 		pid=$(head -n 1 "$f")
 		exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || continue
 		case $exe in
-			"${2:-$1}"/*) kill -QUIT "$pid" 2>/dev/null || true ;;
+			"$CB_WORK"/*) kill -QUIT "$pid" 2>/dev/null || true ;;
 			*) continue ;;
 		esac
 		for _ in $(seq 50); do

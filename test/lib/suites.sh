@@ -163,26 +163,24 @@ cb_apart()
 	(
 		cb_passed=0 cb_failed=0 cb_skipped=0 cb_failures=()
 		"$@"
-		declare -p cb_failures | sed 's/cb_failures/apart/' >"$CB_WORK/apart.failures"
-		echo "$cb_passed $cb_failed $cb_skipped" >"$CB_WORK/apart.counts"
+		printf '%s\n' "$cb_passed $cb_failed $cb_skipped" "${cb_failures[@]}" >"$CB_WORK/apart.counts"
 	) >"$CB_WORK/apart.said" 2>&1 &
 	cb_apart_pid=$!
 }
 
 cb_rejoin()
 {
-	local passed failed skipped apart=()
+	local passed failed skipped failures
 
 	[ -n "$cb_apart_pid" ] || return 0
 	wait "$cb_apart_pid" || true
 	cb_apart_pid=
 	cat "$CB_WORK/apart.said"
 	if [ -e "$CB_WORK/apart.counts" ]; then
-		read -r passed failed skipped <"$CB_WORK/apart.counts"
+		{ read -r passed failed skipped && mapfile -t failures; } <"$CB_WORK/apart.counts"
 		cb_count "$passed" "$failed"
 		cb_skipped=$((cb_skipped + skipped))
-		. "$CB_WORK/apart.failures"
-		cb_failures+=("${apart[@]}")
+		cb_failures+=("${failures[@]}")
 	else
 		cb_fail "suite that ran beside another one"
 	fi
@@ -273,7 +271,7 @@ cb_suite_regress()
 		--temp-config="$3/test/no_workers.conf" \
 		--dbname=contrib_regression --load-extension=cache_batch \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
-	cb_stop_servers_under "$out" "$CB_WORK"
+	cb_stop_servers_under "$out"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
 }
 
@@ -296,7 +294,7 @@ cb_suite_isolation()
 		--temp-config="$3/test/no_workers.conf" \
 		--dbname=isolation_regression --load-extension=cache_batch \
 		"${tests[@]}" >"$out/run.log" 2>&1 || status=$?
-	cb_stop_servers_under "$out" "$CB_WORK"
+	cb_stop_servers_under "$out"
 	cb_count_regress "$suite" "$out/run.log" "$status" "$out"
 }
 
@@ -363,7 +361,7 @@ cb_tap_run()
 		"${CB_TAP_TIMEOUT:-900}" \
 		prove -v --norc -I "$perl" -I "$2/test/perl" -I "$2/test/t" \
 		"t/$name.pl") >"$out/$name.log" 2>&1 || status=$?
-	cb_stop_servers_under "$out/$name" "$CB_WORK"
+	cb_stop_servers_under "$out/$name"
 	echo "$status $(cb_since "$started")" >"$out/$name.new"
 	mv "$out/$name.new" "$out/$name.end"
 }
@@ -477,7 +475,7 @@ cb_soak_run()
 	cb_say "soak on $1: 2 parts of a minute"
 	(cd "$3" && cb_limited python3 test/soak/soak.py --bindir "$("$2" --bindir)" --dir "$3/soak" \
 		--parts 2 --minutes 1 --every 2 --rows 2000 --run-min 8 --delta 4) >"$log" 2>&1 || status=$?
-	cb_stop_servers_under "$3/soak" "$CB_WORK"
+	cb_stop_servers_under "$3/soak"
 	if [ "$status" = 0 ]; then
 		cb_pass "soak on $1"
 		cb_say "soak on $1: $(tail -n 1 "$log")"
@@ -495,7 +493,7 @@ cb_stress_run()
 	(cd "$3" && cb_limited python3 test/stress/differential.py \
 		--bindir "$("$2" --bindir)" --workdir "$dir" --seconds "${CB_STRESS_SECONDS:-30}" \
 		--seed "$seed" "${@:4}") >"$log" 2>&1 || status=$?
-	cb_stop_servers_under "$dir" "$CB_WORK"
+	cb_stop_servers_under "$dir"
 	if [ "$status" = 0 ]; then
 		cb_pass "stress on $1 (seed $seed)"
 		cb_say "stress on $1: $(tail -n 1 "$log")"
