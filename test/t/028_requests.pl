@@ -66,7 +66,6 @@ sound($node, 't', ['k'], 'whole after all');
 $node->adjust_conf('postgresql.conf', 'cache_batch.journal_limit', '64');
 $node->restart;
 $node->safe_psql('postgres', q(
-	RESET cache_batch.test_points;
 	ALTER DATABASE postgres RESET cache_batch.test_points;
 	CREATE TABLE l (id int, k int);
 	INSERT INTO l SELECT i, hashint4(i) FROM generate_series(1, 200000) i;
