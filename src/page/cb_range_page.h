@@ -128,7 +128,7 @@ extern void cb_tile_page_give_up(Page page, OffsetNumber off);
 #define CB_RUN_FILTER_LINES \
 	((BLCKSZ - MAXALIGN(sizeof(CbPageOpaqueData)) - CB_RUN_FILTER_START) / 64)
 
-/* a filter holds so many entries at 16 bits each, if the run has no more pages of them */
+/* entries of a run for each of its filters, at 16 bits; more if that were too many filters */
 #define CB_RUN_FILTER_ENTRIES	(CB_RUN_FILTER_LINES * 32)
 
 extern void cb_run_filter_init(Page page);
