@@ -1000,7 +1000,7 @@ cb_attach_find_fences(CbAttach *attach, const CbKeyDesc *kd, BlockNumber range_r
 	int			max = cb_attach_count_buckets() - 1;
 
 	if (range_root != 0)
-		attach->fences = cb_range_separators(kd->rel, range_root,
+		attach->fences = cb_range_separators(kd, range_root, max,
 											 CB_BUCKET_FENCE_SIZE,
 											 &attach->nfences);
 	cb_attach_thin_fences(attach, max);

@@ -62,6 +62,14 @@ cb_page_init_meta(Page page, const uint8 *build_id, BlockNumber root,
 	cb_page_cover_meta(page);
 }
 
+/* The metapage says that version 1 cannot read all of the index. */
+void
+cb_page_set_meta_version(Page page)
+{
+	CbPageGetMeta(page)->version = CB_FORMAT_LEVELS;
+	cb_page_cover_meta(page);
+}
+
 /*
  * The root above range pages, or tile pages, is in this block: the metapage says
  * so, and has the tier of runs.
@@ -74,8 +82,7 @@ cb_page_set_meta_range_root(Page page, uint16 kind, BlockNumber root)
 	if (kind == CBP_TILES)
 	{
 		meta->tile_root = root;
-		meta->version = CB_FORMAT_TILES;
-		cb_page_cover_meta(page);
+		cb_page_set_meta_version(page);
 		return;
 	}
 	meta->range_root = root;
@@ -166,7 +173,7 @@ static void
 cb_page_check_version(Relation rel, BlockNumber blkno, uint32 version)
 {
 	if (version != CB_FORMAT_VERSION &&
-		(blkno != CB_METAPAGE_BLKNO || version != CB_FORMAT_TILES))
+		(blkno != CB_METAPAGE_BLKNO || version != CB_FORMAT_LEVELS))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
 				 errmsg("index \"%s\" has format version %u at block %u, but this version of cache_batch reads version %d",

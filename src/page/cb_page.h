@@ -4,7 +4,7 @@
  *	  Layout of every page of a cachebatch index, and pure page mutations.
  *
  * Block 0 is the metapage.  Every other page is a tree page (leaf or
- * internal), a journal page, a range page, a tile page, the root above either, a
+ * internal), a journal page, a range page, a tile page, an inner page above those, a
  * page of a run, or free.  All have CbPageOpaqueData as their
  * special area; a page without CB_PAGE_ID there that is not all-zero is
  * corrupt.
@@ -29,7 +29,8 @@
 
 /* version of the on-disk format, in the metapage and in every page */
 #define CB_FORMAT_VERSION	1
-#define CB_FORMAT_TILES		2	/* in the metapage of an index that has tiles */
+#define CB_FORMAT_LEVELS	2	/* in the metapage of an index that has tiles, or
+								 * inner pages below a range root */
 
 #define CB_META_MAGIC		0xCBA7C401
 #define CB_PAGE_ID			0xFFCB	/* last two bytes of each page */
@@ -200,11 +201,11 @@ typedef struct CbMetaPageData
 									 * page yet */
 	uint32		ntiers;
 	uint8		tiers[CB_MAX_TIERS];	/* CbTierKind, upper first */
-	BlockNumber range_root;		/* inner page above the range pages; 0: none */
+	BlockNumber range_root;		/* topmost page above the range pages; 0: none */
 	uint32		map_incarnation;	/* hint: of the server, when the free
 									 * space map was seen to be complete; 0:
 									 * it was not */
-	BlockNumber tile_root;		/* inner page above the tile pages; 0: none.
+	BlockNumber tile_root;		/* topmost page above the tile pages; 0: none.
 								 * Version 1 had no bytes here: they are 0 */
 } CbMetaPageData;
 
@@ -252,6 +253,7 @@ typedef struct CbDeletedPageData
 extern void cb_page_init(Page page, uint16 flags, uint16 level);
 extern void cb_page_init_meta(Page page, const uint8 *build_id,
 							  BlockNumber root, uint32 root_level);
+extern void cb_page_set_meta_version(Page page);
 extern void cb_page_set_meta_range_root(Page page, uint16 kind, BlockNumber root);
 extern void cb_page_init_journal(Page page, uint64 seq);
 extern void cb_page_init_deleted(Page page, uint16 level, BlockNumber next,

@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * cb_range_page.h
- *	  Layout of range pages, tile pages, the roots above them, and the pages of
+ *	  Layout of range pages, tile pages, the inner pages above them, and the pages of
  *	  runs.
  *
  * Range pages form a chain by their right links.  Each covers the entries e
  * with low <= e < high key, and lists the runs of that range.  Item 1 is the
  * high key, but for the rightmost; then comes the low key, which never changes
- * (minus infinity in the leftmost); then a CbRunItem for each run.  The range
- * root is an internal page with downlinks to range pages; where one has none,
- * it is reached by right links.
+ * (minus infinity in the leftmost); then a CbRunItem for each run.  Above them
+ * are levels of inner pages, as in the tree, the topmost of which is the range
+ * root alone; a page that has no downlink is reached by right links.
  *
  * A run is written once and never changed: data pages, which are like leaves
  * without high key and right link; a root, an internal page with downlinks to
  * them; and filters of the hashes of its entries' first columns.  All have
  * CBP_RUN, and no right link.
  *
- * Tile pages form a chain of their own, below a root of their own.  Each covers
+ * Tile pages form a chain of their own, below inner pages of their own.  Each covers
  * low <= e < high key, as range pages do, and lists the tiles of these keys in
  * order.  A tile is a range of keys that has one run at most.  Its item is a
  * pivot tuple, the tile's low key, with a CbTileRuns behind it; the first one's
@@ -34,7 +34,7 @@
 
 /* page levels */
 #define CB_RANGE_LEVEL		0
-#define CB_RANGE_ROOT_LEVEL		1
+#define CB_RANGE_INNER_LEVEL	1	/* and greater ones */
 
 #define CB_RUN_DATA_LEVEL	0
 #define CB_RUN_ROOT_LEVEL	1
@@ -99,6 +99,9 @@ extern void cb_range_page_init(Page page, IndexTuple high, IndexTuple low,
 
 /* Can the page's items be what they should be? */
 extern bool cb_range_page_is_sound(Page page);
+
+/* Can the items of an inner page be what they should be? */
+extern bool cb_range_inner_is_sound(Page page);
 
 /* Can the item be a pivot tuple?  The page's header is sound. */
 extern bool cb_range_bound_is_sound(Page page, OffsetNumber off);

@@ -231,11 +231,13 @@ typedef struct xl_cb_reuse_page
 
 /*
  * Make the index's first range page, or tile page, and the root above it; or
- * split one; or cut a tile in two; or note that tiles may have entries of a
- * range.  No data: all blocks are there in full.
+ * split one, or an inner page above them; or move what the root has to two new
+ * pages below it; or cut a tile in two; or note that tiles may have entries of
+ * a range.  No data: all blocks are there in full.
  *
- * blocks 0 ... 2: the metapage, the root, the page; or the page, the new one to
- * its right, the root; or the page alone.
+ * blocks 0 ...: the metapage, the root, the page; or the page, the new one to
+ * its right, the inner page above; or the metapage, the left and the right new
+ * page, the root; or the page alone.
  */
 
 /*

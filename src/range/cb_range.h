@@ -75,8 +75,8 @@
  * Locks: whoever retires runs of a range or frees their pages holds LockPage
  * (index, range page), exclusively; whoever changes a tile page holds that of the
  * tile page.  Content locks: pages of a run, if new or being freed, before the
- * range page, or tile page; this before a new one to its right, before the root;
- * the metapage last.
+ * range page, or tile page; this before a new one to its right, before the inner
+ * page above it, and so on upwards; the metapage last.
  *
  *-------------------------------------------------------------------------
  */
@@ -97,7 +97,7 @@
  */
 #define CB_TILE_PART		8
 
-/* ---------- cb_range_find.c: the chains of range and tile pages ---------- */
+/* ---------- cb_range_find.c ---------- */
 
 /* a tile as it was read */
 typedef struct CbTile
@@ -114,11 +114,15 @@ typedef struct CbTile
 #define CbTileHasRun(tile) ((tile)->runs.run.npages > 0)
 
 extern BlockNumber cb_range_root(Relation rel, uint16 kind);
+extern Buffer cb_range_read_inner(Relation rel, BlockNumber blkno, int level,
+								  int lockmode);
 extern Buffer cb_range_read_page(Relation rel, BlockNumber blkno, uint16 kind,
 								 int lockmode, Snapshot snapshot);
 extern Buffer cb_range_find(const CbKeyDesc *kd, BlockNumber root, uint16 kind,
 							const CbBound *bound, ScanDirection dir, int lockmode,
 							BlockNumber from, Snapshot snapshot);
+extern Buffer cb_range_find_inner(const CbKeyDesc *kd, BlockNumber root,
+								  const CbBound *bound, int level, int lockmode);
 extern IndexTuple cb_range_copy_bound(Relation rel, IndexTuple bound);
 
 /* where a place lies, by the bounds of a range */
@@ -132,15 +136,18 @@ extern bool cb_range_is_at(Relation rel, BlockNumber blkno);
 
 extern void cb_range_check_moves(Relation rel, BlockNumber next,
 								 BlockNumber moves);
-extern IndexTuple *cb_range_separators(Relation rel, BlockNumber root,
-									   Size max_size, int *n);
+extern int	cb_range_root_level(Relation rel, BlockNumber root);
+extern IndexTuple *cb_range_separators(const CbKeyDesc *kd, BlockNumber root,
+									   int wanted, Size max_size, int *n);
+extern void cb_tile_read(const CbKeyDesc *kd, Buffer buf, const CbBound *bound,
+						 ScanDirection dir, CbTile *tile);
+
+/* ---------- cb_range_split.c ---------- */
 
 extern BlockNumber cb_range_create(Relation rel, uint16 kind);
 extern bool cb_range_split(const CbKeyDesc *kd, BlockNumber root,
 						   IndexTuple separator);
 extern void cb_range_note_tiles(Relation rel, BlockNumber blkno);
-extern void cb_tile_read(const CbKeyDesc *kd, Buffer buf, const CbBound *bound,
-						 ScanDirection dir, CbTile *tile);
 extern bool cb_tile_cut(const CbKeyDesc *kd, BlockNumber root, const CbTile *tile,
 						IndexTuple separator);
 extern void cb_tile_split_page(const CbKeyDesc *kd, BlockNumber root,

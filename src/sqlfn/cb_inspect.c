@@ -184,7 +184,7 @@ cb_inspect_page_type(Page page)
 	if (flags & CBP_INTERNAL)
 		return "internal";
 	if (flags & CBP_RANGE)
-		return CbPageListsRuns(page) ? "range" : "range root";
+		return CbPageListsRuns(page) ? "range" : "range internal";
 	if (flags & CBP_TILES)
 		return "tiles";
 	if (flags & CBP_RUN)
@@ -640,21 +640,30 @@ cb_inspect_first_range(Relation rel, uint16 kind)
 {
 	CbMetaPageData meta;
 	PGAlignedBlock copy;
-	IndexTuple	downlink;
-	BlockNumber root;
+	BlockNumber blkno;
+	int			above = PG_UINT16_MAX;
 
 	cb_inspect_read_meta(rel, &meta);
-	root = cb_page_meta_root(&meta, kind);
-	if (root == 0)
+	blkno = cb_page_meta_root(&meta, kind);
+	if (blkno == 0)
 		return InvalidBlockNumber;
-	cb_inspect_follow(rel, root, &copy);
-	cb_page_check_header(rel, root, copy.data);
-	if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) ||
-		PageGetMaxOffsetNumber(copy.data) < FirstOffsetNumber ||
-		(downlink = cb_inspect_item(copy.data, FirstOffsetNumber)) == NULL)
-		cb_report_corrupt(rel, root, "It is not the root of %s pages.",
-						  kind == CBP_TILES ? "tile" : "range");
-	return BTreeTupleGetDownLink(downlink);
+	while (above > CB_RANGE_INNER_LEVEL)
+	{
+		int			level;
+		IndexTuple	downlink;
+
+		cb_inspect_follow(rel, blkno, &copy);
+		cb_page_check_header(rel, blkno, copy.data);
+		level = CbPageGetOpaque(copy.data)->level;
+		if (!CbPageIsRange(copy.data) || CbPageListsRuns(copy.data) || level >= above ||
+			PageGetMaxOffsetNumber(copy.data) < CbPageFirstItem(copy.data) ||
+			(downlink = cb_inspect_item(copy.data, CbPageFirstItem(copy.data))) == NULL)
+			cb_report_corrupt(rel, blkno, "It is not an inner page above %s pages.",
+							  kind == CBP_TILES ? "tile" : "range");
+		blkno = BTreeTupleGetDownLink(downlink);
+		above = level;
+	}
+	return blkno;
 }
 
 static void

@@ -28,9 +28,10 @@
  * With heapallindexed, which locks out writers (strict), also:
  *	 e) the downlinks of a level name the pages of the level below in order,
  *	    with the high key of the page on the left as separator; only the
- *	    right sibling of an incomplete split has no downlink; those of the roots
- *	    above range pages and tile pages name such pages, with their low keys,
- *	    and retired runs have the pages that they had;
+ *	    right sibling of an incomplete split has no downlink; those above range
+ *	    pages and tile pages name such pages, or inner ones, with their low keys,
+ *	    but there may be some without downlink; and retired runs have the pages
+ *	    that they had;
  *	 f) no block is reached twice, and no tree page, range page, tile page or
  *	    page of a run is out of reach;
  *	 g) the entry of every row that the snapshot sees is in journal, range
@@ -159,7 +160,7 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 		(meta->ntiers > 2 && meta->tiers[1] == CB_TIER_RUNS))
 		cb_verify_fail(v, "Its range root of range pages, %u, and the list of tiers do not agree.",
 					   meta->range_root);
-	if ((meta->tile_root != 0) != (meta->version == CB_FORMAT_TILES) ||
+	if ((meta->tile_root != 0 && meta->version != CB_FORMAT_LEVELS) ||
 		(meta->tile_root != 0 && meta->range_root == 0))
 		cb_verify_fail(v, "Its root of tile pages, %u, and its version do not agree.",
 					   meta->tile_root);

@@ -3,7 +3,7 @@
  * cb_verify_range.c
  *	  The part of cache_batch_verify() that checks range buffers.
  *
- * The range root is read before the range pages, those from left to right, and
+ * Inner pages are read before the range pages, those from left to right, and
  * after each of them the runs that it listed then.  Range pages are never
  * deleted, and split while they list no live run; and the pages of a run that
  * is retired meanwhile are kept as long as this statement has its snapshot
@@ -26,6 +26,7 @@
 #include "page/cb_leaf.h"
 #include "range/cb_range.h"
 #include "sqlfn/cb_verify.h"
+#include "tree/cb_tree.h"
 #include "utils/memutils.h"
 
 /* a range page, or a tile page, as it was read */
@@ -345,11 +346,11 @@ cb_verify_tile_runs(CbVerify *v, CbVerifyRange *range, BlockNumber blkno,
 	return NULL;
 }
 
-/* ---------- range pages ---------- */
+/* ---------- pages and the downlinks to them ---------- */
 
 /*
- * Checks type, level and links of a root or of a range page or tile page.  may:
- * other flags that it may have.
+ * Checks type and level of an inner page, a range page or a tile page.  may: other
+ * flags that it may have.
  */
 static void
 cb_verify_range_flags(CbVerify *v, uint16 kind, uint16 may, int level)
@@ -361,30 +362,133 @@ cb_verify_range_flags(CbVerify *v, uint16 kind, uint16 may, int level)
 	if ((opaque->flags & ~may) != kind || opaque->level != level)
 		cb_verify_fail(v, "It is not a range page or tile page of level %d: flags %04X, level %u.",
 					   level, opaque->flags, opaque->level);
-	if (level == CB_RANGE_ROOT_LEVEL && opaque->next != InvalidBlockNumber)
-		cb_verify_fail(v, "The range root has a right link.");
 	cb_verify_mark_seen(v);
 	cb_verify_line_pointers(v);
 }
 
-/* Checks the range root, and takes its downlinks. */
+/* Checks e for the current page: a downlink is the next, or to others. */
 static void
-cb_verify_range_root(CbVerify *v, BlockNumber blkno, CbVerifyLinks *links)
+cb_verify_range_link(CbVerify *v, const CbVerifyLinks *links, int64 *next,
+					 IndexTuple low)
 {
-	cb_verify_read(v, blkno, CB_METAPAGE_BLKNO);
-	cb_verify_range_flags(v, CBP_RANGE, 0, CB_RANGE_ROOT_LEVEL);
-	v->level = CB_RANGE_ROOT_LEVEL;
+	IndexTuple	separator;
+
+	if (!v->strict || *next == links->n || links->children[*next] != v->blkno)
+		return;
+	separator = links->separators[(*next)++];
+	if ((separator == NULL) != (low == NULL) ||
+		(separator && cb_key_compare(&v->kd, separator, low) != 0))
+		cb_verify_fail(v, "The separator of its downlink differs from its low key.");
+}
+
+/* Has each downlink led to a page? */
+static void
+cb_verify_range_links_met(CbVerify *v, const CbVerifyLinks *links, int64 next)
+{
+	if (!v->strict || next == links->n)
+		return;
+	v->blkno = links->children[next];
+	cb_verify_fail(v, "A downlink leads to it, but it is not the page that comes there.");
+}
+
+/* ---------- inner pages ---------- */
+
+/*
+ * Checks that the downlinks of the current inner page are in order right of low, and
+ * takes them.  Returns its high key, palloc'd; NULL: it is the rightmost.
+ */
+static IndexTuple
+cb_verify_range_downlinks(CbVerify *v, IndexTuple low, CbVerifyLinks *below)
+{
+	Page		page = v->page.data;
+	IndexTuple	last = low;
+	IndexTuple	high = NULL;
+
 	cb_verify_list_items(v);
 	if (v->nitems < 1)
-		cb_verify_fail(v, "The range root has no downlink.");
+		cb_verify_fail(v, "An inner page above range pages has no downlink.");
 	for (int i = 0; i < v->nitems; i++)
 	{
-		cb_verify_pivot(v, v->items[i],
-						i == 0 ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR, i + 1);
-		cb_verify_add_link(links, BTreeTupleGetDownLink(v->items[i]),
-						   i == 0 ? NULL : v->items[i]);
+		IndexTuple	itup = v->items[i];
+
+		cb_verify_pivot(v, itup, i == 0 ? CB_FORM_MINUS_INFINITY : CB_FORM_SEPARATOR,
+						i + CbPageFirstItem(page));
+		if (i > 0 && last != NULL && cb_key_compare(&v->kd, last, itup) >= 0)
+			cb_verify_fail(v, "Downlink %d is not in order.", i + 1);
+		last = i > 0 ? itup : low;
+		cb_verify_add_link(below, BTreeTupleGetDownLink(itup), last);
 	}
+	if (!CbPageIsRightmost(page))
+	{
+		cb_verify_pivot(v, CbPageGetHighKey(page), CB_FORM_SEPARATOR, CB_HIKEY);
+		high = CopyIndexTuple(CbPageGetHighKey(page));
+		if (last != NULL && cb_key_compare(&v->kd, last, high) >= 0)
+			cb_verify_fail(v, "Its high key is not above its downlinks.");
+	}
+	return high;
 }
+
+/*
+ * Walks a level of inner pages, to which these downlinks of the level above lead (0:
+ * the only one leads to the root); they are replaced by the level's own.  Returns the
+ * level.
+ */
+static int
+cb_verify_range_level(CbVerify *v, int above, CbVerifyLinks *links)
+{
+	CbVerifyLinks below = {0};
+	BlockNumber blkno = links->children[0];
+	BlockNumber from = v->blkno;
+	int			level = above - 1;
+	int64		nextlink = 0;
+	IndexTuple	low = NULL;
+
+	while (blkno != InvalidBlockNumber)
+	{
+		cb_verify_read(v, blkno, from);
+		if (above == 0)
+		{
+			cb_verify_page_frame(v);
+			level = CbPageGetOpaque(v->page.data)->level;
+			if (level < CB_RANGE_INNER_LEVEL || level >= CB_MAX_TREE_LEVELS)
+				cb_verify_fail(v, "It is not a range root: it has level %d.", level);
+		}
+		cb_verify_range_flags(v, CBP_RANGE, 0, level);
+		v->level = level;
+		cb_verify_range_link(v, links, &nextlink, low);
+		low = cb_verify_range_downlinks(v, low, &below);
+		from = blkno;
+		blkno = CbPageGetOpaque(v->page.data)->next;
+		if (above == 0 && blkno != InvalidBlockNumber)
+			cb_verify_fail(v, "The range root has a right link.");
+	}
+	cb_verify_range_links_met(v, links, nextlink);
+	cb_verify_free_links(links);
+	*links = below;
+	return level;
+}
+
+/*
+ * Checks the inner pages, from the root downwards, and takes the downlinks of the
+ * lowest.  version: the metapage's.
+ */
+static void
+cb_verify_range_inner(CbVerify *v, BlockNumber root, uint32 version,
+					  CbVerifyLinks *links)
+{
+	int			level;
+
+	cb_verify_add_link(links, root, NULL);
+	v->blkno = CB_METAPAGE_BLKNO;
+	level = cb_verify_range_level(v, 0, links);
+	if (v->strict && level > CB_RANGE_INNER_LEVEL && version != CB_FORMAT_LEVELS)
+		cb_verify_fail(v, "It has level %d, but the metapage has version %u.", level,
+					   version);
+	while (level > CB_RANGE_INNER_LEVEL)
+		level = cb_verify_range_level(v, level, links);
+}
+
+/* ---------- range pages ---------- */
 
 /* Is what the item of a run says possible? */
 static void
@@ -482,21 +586,6 @@ cb_verify_range_page(CbVerify *v, uint16 kind, IndexTuple low,
 	range->page = v->page;
 }
 
-/* Checks e for the current range page: a downlink is the next, or to others. */
-static void
-cb_verify_range_link(CbVerify *v, const CbVerifyLinks *links, int64 *next,
-					 IndexTuple low)
-{
-	IndexTuple	separator;
-
-	if (!v->strict || *next == links->n || links->children[*next] != v->blkno)
-		return;
-	separator = links->separators[(*next)++];
-	if ((separator == NULL) != (low == NULL) ||
-		(separator && cb_key_compare(&v->kd, separator, low) != 0))
-		cb_verify_fail(v, "The separator of its downlink differs from its low key.");
-}
-
 /*
  * Reads and checks the page of this kind, which block from leads to, and the runs
  * that it lists.
@@ -555,22 +644,18 @@ cb_verify_range_chain(CbVerify *v, uint16 kind, const CbVerifyLinks *links,
 		from = blkno;
 		blkno = range->next;
 	}
-	if (v->strict && nextlink < links->n)
-	{
-		v->blkno = links->children[nextlink];
-		cb_verify_fail(v, "The root has a downlink to it, but it is not the page that comes there.");
-	}
+	cb_verify_range_links_met(v, links, nextlink);
 	MemoryContextDelete(cxt);
 }
 
-/* Checks the pages of one kind, below this root. */
+/* Checks the pages of one kind, of which there are some. */
 static void
-cb_verify_range_kind(CbVerify *v, uint16 kind, BlockNumber root,
+cb_verify_range_kind(CbVerify *v, uint16 kind, const CbMetaPageData *meta,
 					 CbVerifyTiled *tiled)
 {
 	CbVerifyLinks links = {0};
 
-	cb_verify_range_root(v, root, &links);
+	cb_verify_range_inner(v, cb_page_meta_root(meta, kind), meta->version, &links);
 	cb_verify_range_chain(v, kind, &links, tiled);
 	cb_verify_free_links(&links);
 }
@@ -596,12 +681,12 @@ cb_verify_ranges(CbVerify *v)
 								"cache_batch verify ranges",
 								ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
-	cb_verify_range_kind(v, CBP_RANGE, meta.range_root, &tiled);
+	cb_verify_range_kind(v, CBP_RANGE, &meta, &tiled);
 
 	/* what has left the ranges since is in tiles that it names now */
 	cb_verify_meta(v, &meta);
 	if (meta.tile_root != 0)
-		cb_verify_range_kind(v, CBP_TILES, meta.tile_root, &tiled);
+		cb_verify_range_kind(v, CBP_TILES, &meta, &tiled);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(cxt);
 }

@@ -47,6 +47,14 @@ my $clean = "$spill; DELETE FROM kp WHERE id % 3 = 0; VACUUM (INDEX_CLEANUP ON) 
 my $tile = "$spill; SET cache_batch.test_tiles = 1; $sparse; $both; $sparse; $both; $sparse; $both";
 my $untile = "$tile; RESET cache_batch.test_spill; $both";
 
+# ranges with bounds so long that an inner page above them has room for few
+my $wide = join '; ', 'ALTER TABLE kp ALTER s SET STORAGE PLAIN', 'DROP INDEX kp_s',
+  q(INSERT INTO kp SELECT i, i, lpad(i::text, 1500, 'w') FROM generate_series(500, 100000, 500) i),
+  q(CREATE INDEX kp_s ON kp USING cachebatch (s) WITH (spill_threshold = '0', pack_leaves = off)),
+  'SET cache_batch.test_spill = on', 'SET cache_batch.test_run_min = 1',
+  map { my $low = 10000 * $_; (qq(INSERT INTO kp SELECT i, i, lpad(i::text, 1500, 'w') FROM generate_series($low + 1, $low + 3) i),
+	q(SELECT cache_batch_flush('kp_s'))) } 1 .. 9;
+
 # [point, statement, hits to let pass ...]
 my @scenarios = (
 	[ 'publish-start', $sparse, 1, 2 ],
@@ -102,6 +110,10 @@ my @scenarios = (
 	[ 'range-split-planned', $spill, 1, 2 ],
 	[ 'range-split-before', $spill, 1, 2 ],
 	[ 'range-split-after', $spill, 1, 2 ],
+	[ 'range-rise-before', $wide, 1 ],
+	[ 'range-rise-after', $wide, 1 ],
+	[ 'range-split-before', $wide, 9, 19 ],
+	[ 'range-split-after', $wide, 9, 19 ],
 	[ 'spill-planned', $spill, 1, 7 ],
 	[ 'spill-before', $spill, 1, 2, 7 ],
 	[ 'spill-after', $spill, 1, 2, 7 ],

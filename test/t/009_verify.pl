@@ -193,7 +193,7 @@ foreach my $index (qw(r_k r_s))
 	is($ranges->safe_psql('postgres', qq(
 		SELECT bool_and(n = w) FROM (
 			SELECT p.type, count(*) AS n,
-				(SELECT CASE p.type WHEN 'range' THEN count(*) WHEN 'range root' THEN 1
+				(SELECT CASE p.type WHEN 'range' THEN count(*) WHEN 'range internal' THEN 1
 					WHEN 'run_root' THEN sum(runs + retired_runs)
 					ELSE sum(pages + retired_pages - runs - retired_runs) END FROM cache_batch_ranges('$index')) AS w
 			FROM generate_series(0, pg_relation_size('$index') / 8192 - 1) b, cache_batch_page('$index', b) x,
@@ -226,11 +226,12 @@ $at{filter} = $filters[0];
 $at{meta} = 0;
 my @damages = (
 	[ 'no range root', 'meta', qr/list of tiers do not agree/, 0, [ 80, pack('V', 0) ] ],
-	[ 'another range root', 'meta', qr/not a range page/, 1, [ 80, pack('V', $at{leaf}) ] ],
+	[ 'another range root', 'meta', qr/not a range root: it has level 0/, 1, [ 80, pack('V', $at{leaf}) ] ],
 	[ 'no more range pages', 'range_root', qr/all zero/, 1, [ 0, "\0" x 8192 ] ],
-	[ 'a downlink twice in the range root', 'range_root', qr/root has a downlink/, 0, [ start($page{range_root}, 2), substr($page{range_root}, start($page{range_root}, 1), 4) ] ],
+	[ 'a downlink twice in the range root', 'range_root', qr/A downlink leads to it/, 0, [ start($page{range_root}, 2), substr($page{range_root}, start($page{range_root}, 1), 4) ] ],
 	[ 'a downlink of the range root to a leaf', 'range_root', qr/not a range page/, 1, [ start($page{range_root}, 1), pack('v2', 0, $at{leaf}) ] ],
 	[ 'a separator of the range root', 'range_root', qr/separator of its downlink/, 0, $key->($page{range_root}, 2, 1) ],
+	[ 'the level of the range root', 'range_root', qr/has level 2, but the metapage has version 1/, 1, [ 8192 - 12, pack('v', 2) ] ],
 	[ 'the low key', 'range', qr/low key differs/, 0, $key->($page{range}, 2, 1) ],
 	[ 'the high key', 'range', qr/low key differs|not in its range/, 0, $key->($page{range}, 1, -1) ],
 	[ 'a right link to itself', 'range', qr/low key differs|Two links/, 1, [ 8192 - 16, pack('V', $at{range}) ] ],

@@ -213,35 +213,126 @@ $primary->safe_psql('postgres', 'DELETE FROM rk WHERE i % 5 = 0; VACUUM (INDEX_C
 is(join(' ', map { (split /\|/, runs($primary, $_))[0] } indexes_of($primary, 'rk')), '0 0 0 0 0 0 0', 'VACUUM leaves no runs');
 sound($primary, 'rk', [qw(t u d e w i)], 'whole without');
 
-# ------------------------------------------------------------ range root
+# ------------------------------------------------------------ inner pages
 
-# Ranges are made from left to right, many more than the range root can name.
+# Ranges are made from left to right, many more than one page can name; a reader looks
+# on, on the standby, too.
 $primary->safe_psql('postgres', q(
 	CREATE TABLE rr (k text);
 	ALTER TABLE rr ALTER k SET STORAGE PLAIN;
-	INSERT INTO rr SELECT lpad(i::text, 5, '0') || repeat('x', 380) FROM generate_series(10, 30000, 10) i;
-	CREATE INDEX rr_k ON rr USING cachebatch (k) WITH (pack_leaves = off);
-	SET cache_batch.test_spill = on;
-	SET cache_batch.test_run_min = 1;
-	DO $$ BEGIN
-		FOR i IN 1 .. 70 LOOP
-			INSERT INTO rr SELECT lpad((i * 400 + j)::text, 5, '0') || repeat('x', 380) FROM generate_series(1, 3) j;
-			PERFORM cache_batch_flush('rr_k');
-		END LOOP;
-	END $$;));
-my ($nranges, $ndownlinks) = split /\|/, $primary->safe_psql('postgres', q(
-	SELECT (SELECT count(*) FROM cache_batch_ranges('rr_k')), (SELECT count(*)
-	FROM cache_batch_page_items('rr_k', (SELECT range_root FROM cache_batch_metapage('rr_k'))))));
-cmp_ok($nranges, '>', 4 * $ndownlinks, "more ranges ($nranges) than downlinks ($ndownlinks)");
+	INSERT INTO rr SELECT lpad(i::text, 5, '0') || repeat('x', 1000) FROM generate_series(10, 30000, 10) i;
+	CREATE INDEX rr_k ON rr USING cachebatch (k) WITH (pack_leaves = off)));
+my $follower = new_standby($primary, 'follower');
+
+# Inserts, and makes ranges, in so many places.
+sub make_ranges
+{
+	my ($first, $last, $j) = @_;
+
+	$primary->safe_psql('postgres', qq(
+		SET cache_batch.test_spill = on;
+		SET cache_batch.test_run_min = 1;
+		DO \$\$ BEGIN
+			FOR i IN $first .. $last LOOP
+				INSERT INTO rr SELECT lpad((i * 400 + j)::text, 5, '0') || repeat('x', 1000) FROM generate_series($j, $j + 2) j;
+				PERFORM cache_batch_flush('rr_k');
+			END LOOP;
+		END \$\$;));
+	return;
+}
+
+# How many levels of inner pages, inner pages, and downlinks to ranges are there?
+sub inner_pages
+{
+	return split /\|/, $primary->safe_psql('postgres', q(
+		SELECT max(level), count(*), sum(live_items) FILTER (WHERE level = 1)
+		FROM generate_series(1, pg_relation_size('rr_k') / 8192 - 1) b, cache_batch_page('rr_k', b) p
+		WHERE p.type = 'range internal'));
+}
+
+my $levels = 1;
+foreach my $step (0 .. 6)
+{
+	make_ranges(10 * $step + 1, 10 * $step + 10, 1);
+	my ($now) = inner_pages();
+	sound($primary, 'rr', ['k'], "whole with $now levels above ranges") if $now > $levels;
+	$levels = $now;
+}
+make_ranges(1, 70, 101);
+my ($top, $inner, $downlinks) = inner_pages();
+my $nranges = $primary->safe_psql('postgres', q(SELECT count(*) FROM cache_batch_ranges('rr_k')));
+cmp_ok($top, '>=', 3, "there are three levels above ranges ($inner pages)");
+is($downlinks, $nranges, "each range has a downlink ($nranges)");
+is($primary->safe_psql('postgres', q(SELECT level FROM cache_batch_metapage('rr_k') m, cache_batch_page('rr_k', m.range_root))),
+	$top, 'the root is the topmost');
 foreach my $key (401, 14001, 28001)
 {
-	my $question = "SELECT count(*) FROM rr WHERE k = lpad('$key', 5, '0') || repeat('x', 380)";
+	my $question = "SELECT count(*) FROM rr WHERE k = lpad('$key', 5, '0') || repeat('x', 1000)";
 	my $plan = $primary->safe_psql('postgres', "$forced $question; EXPLAIN (ANALYZE, BUFFERS) $question");
 
 	my ($read) = $plan =~ /shared hit=(\d+)/;
 	cmp_ok($read, '<', 40, "a range is found without reading most of the others ($key)");
 }
-sound($primary, 'rr', ['k'], 'with ranges that have no downlink');
+sound($primary, 'rr', ['k'], 'whole with levels above ranges');
+$primary->wait_for_catchup($follower);
+sound($follower, 'rr', ['k'], 'whole on the standby, too');
+crash_restart($primary);
+sound($primary, 'rr', ['k'], 'whole after a crash');
+
+# The root rises while somebody who has found it, for a page that he splits, is held up.
+$primary->safe_psql('postgres', q(
+	CREATE TABLE ri (k text);
+	ALTER TABLE ri ALTER k SET STORAGE PLAIN;
+	INSERT INTO ri SELECT lpad(i::text, 1500, '0') FROM generate_series(100, 90000, 100) i;
+	CREATE INDEX ri_k ON ri USING cachebatch (k) WITH (spill_threshold = '0', pack_leaves = off)));
+
+# what makes two ranges more, on either side of so much
+sub insert_wide
+{
+	my ($low) = @_;
+	return qq(SET cache_batch.test_spill = on; SET cache_batch.test_run_min = 1;
+		INSERT INTO ri SELECT lpad(i::text, 1500, '0') FROM generate_series($low + 1, $low + 3) i;
+		SELECT cache_batch_flush('ri_k'););
+}
+
+sub root_level
+{
+	return $primary->safe_psql('postgres', q(SELECT level FROM cache_batch_metapage('ri_k') m, cache_batch_page('ri_k', m.range_root)));
+}
+
+$primary->safe_psql('postgres', insert_wide($_)) foreach (10000, 20000);
+is($primary->safe_psql('postgres', q(SELECT count(*) FROM cache_batch_ranges('ri_k'))), 5, 'there are five ranges');
+my $slow = $primary->background_psql('postgres', on_error_stop => 0);
+my $pid = $slow->query_safe('SELECT pg_backend_pid()');
+
+END { kill 'CONT', $pid if $pid }
+
+sub is_stopped
+{
+	return slurp_file("/proc/$pid/stat") =~ /\) T /;
+}
+
+# at its first hit it looks for room, at the second it has locked what it splits
+$slow->query_until(qr/begun/, "SET cache_batch.test_points = 'range-inner-found=stop';\n\\echo begun\n" . insert_wide(80000) . "\n\\echo ended\n");
+ok(wait_until(\&is_stopped), 'one looks for room above ranges');
+my $hits = 1;
+ok(wait_until(sub {
+		return 0 unless is_stopped();
+		return 1 if $hits++ == 2;
+		kill 'CONT', $pid;
+		return 0;
+	}), 'it has locked the page that it splits');
+my $fast = $primary->background_psql('postgres', on_error_stop => 0);
+$fast->query_until(qr/begun/, "\\echo begun\n" . insert_wide(5000) . "\n\\echo ended\n");
+ok(wait_until(sub { root_level() > 1 }), 'meanwhile the root has risen');
+ok(wait_until(sub {
+		kill 'CONT', $pid;
+		$primary->safe_psql('postgres', "SELECT state FROM pg_stat_activity WHERE pid = $pid") eq 'idle';
+	}), 'it has split it');
+$pid = undef;
+$fast->query_until(qr/ended/, '');
+$_->quit foreach ($slow, $fast);
+sound($primary, 'ri', ['k'], 'whole though the root has risen');
 
 # ------------------------------------------------------------ size
 
@@ -278,5 +369,5 @@ cmp_ok(cycle($_), '<=', $size, 'room that a snapshot had kept is used again') fo
 sound($primary, 'rz', ['k'], 'whole after many cycles');
 
 unlike(slurp_file($_->logfile), qr/PANIC|TRAP|inconsistent page|not a valid page/, 'nothing bad in the log of ' . $_->name)
-  foreach ($primary, $standby);
+  foreach ($primary, $standby, $follower);
 done_testing();
