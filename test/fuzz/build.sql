@@ -8,7 +8,7 @@ CREATE FUNCTION fuzz_columns(n int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Rows, three a statement, so that they pass through the journal.  The keys of the
--- third kind are long: a tree of three levels.
+-- third kind are long: a tree of three levels, and two above its ranges.
 CREATE FUNCTION fuzz_fill(n int, first int, last int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 0 .. (last - first) / 3 LOOP
@@ -36,7 +36,7 @@ BEGIN
 	PERFORM cache_batch_flush(name);
 END $$;
 
--- Packed leaves that get a delta, runs, dead rows, entries in the journal.
+-- Packed leaves that get a delta, narrow ranges, runs, dead rows, entries in the journal.
 CREATE PROCEDURE fuzz_end(n int) LANGUAGE plpgsql AS $$
 DECLARE
 	name text := format('w%s_i', n);
@@ -47,6 +47,12 @@ BEGIN
 		CASE n % 4 WHEN 0 THEN '3000' WHEN 3 THEN '700' ELSE '8' END);
 	COMMIT;
 	PERFORM set_config('cache_batch.test_spill', 'on', false);
+	FOR i IN 1 .. CASE WHEN n % 4 = 2 THEN 10 ELSE 0 END LOOP
+		PERFORM fuzz_fill(n, 1660 + i, 1660 + i);
+		COMMIT;
+		PERFORM cache_batch_flush(name);
+		COMMIT;
+	END LOOP;
 	FOR i IN 0 .. 1 LOOP
 		PERFORM fuzz_fill(n, 1501 + i * 60, 1560 + i * 60);
 		COMMIT;
