@@ -62,25 +62,49 @@ cb_range_install(Relation rel, Buffer *bufs, PGAlignedBlock *images, int n)
 		UnlockReleaseBuffer(bufs[i]);
 }
 
+/* Adds an item to the end of an image of an inner page. */
+static void
+cb_range_inner_add(Relation rel, Page image, IndexTuple itup)
+{
+	if (PageAddItem(image, (Item) itup, IndexTupleSize(itup), InvalidOffsetNumber,
+					false, false) == InvalidOffsetNumber)
+		cb_report_corrupt(rel, BTreeTupleGetDownLink(itup),
+						  "The page above it has more items than it has room for.");
+}
+
+/* Makes an inner page whose only item, beside a high key, is its first downlink. */
+static void
+cb_range_inner_init(Relation rel, Page image, int level, IndexTuple high,
+					BlockNumber next, BlockNumber first)
+{
+	IndexTuple	downlink = cb_key_minus_infinity(first);
+
+	cb_page_init(image, CBP_RANGE, level);
+	CbPageGetOpaque(image)->next = next;
+	if (high != NULL)
+		cb_range_inner_add(rel, image, high);
+	cb_range_inner_add(rel, image, downlink);
+	pfree(downlink);
+}
+
 /* The root with its first downlink, and the first page, which has all. */
 static void
-cb_range_init_first(uint16 kind, Page root_page, Page range,
+cb_range_init_first(Relation rel, uint16 kind, Page root_page, Page range,
 					BlockNumber range_blkno)
 {
-	IndexTuple	downlink = cb_key_minus_infinity(range_blkno);
+	IndexTuple	low = cb_key_minus_infinity(range_blkno);
 	CbTileRuns	none = {0};
 
-	cb_page_init(root_page, CBP_RANGE, CB_RANGE_INNER_LEVEL);
-	(void) PageAddItem(root_page, (Item) downlink, IndexTupleSize(downlink),
-					   FirstOffsetNumber, false, false);
+	cb_range_inner_init(rel, root_page, CB_RANGE_INNER_LEVEL, NULL,
+						InvalidBlockNumber, range_blkno);
 	if (kind == CBP_TILES)
 	{
 		cb_tile_page_init(range, NULL, InvalidBlockNumber);
-		cb_tile_page_add(range, FirstOffsetNumber, downlink, &none);
+		cb_tile_page_add(range, FirstOffsetNumber, low, &none);
 	}
 	else
-		cb_range_page_init(range, NULL, downlink, InvalidBlockNumber);
-	pfree(downlink);
+		cb_range_page_init(range, NULL, low, InvalidBlockNumber);
+	pfree(low);
 }
 
 /*
@@ -100,7 +124,7 @@ cb_range_create(Relation rel, uint16 kind)
 	bufs[1] = cb_rel_alloc_page(rel);
 	bufs[2] = cb_rel_alloc_page(rel);
 	root = BufferGetBlockNumber(bufs[1]);
-	cb_range_init_first(kind, (Page) images[1].data, (Page) images[2].data,
+	cb_range_init_first(rel, kind, (Page) images[1].data, (Page) images[2].data,
 						BufferGetBlockNumber(bufs[2]));
 	bufs[0] = ReadBuffer(rel, CB_METAPAGE_BLKNO);
 	LockBuffer(bufs[0], BUFFER_LOCK_EXCLUSIVE);
@@ -185,31 +209,6 @@ cb_range_inner_middle(Page page)
 		before += CbItemSpace(CbPageGetTuple(page, off));
 	while (++off < max && before < half);
 	return off;
-}
-
-/* Adds an item to the end of an image of an inner page. */
-static void
-cb_range_inner_add(Relation rel, Page image, IndexTuple itup)
-{
-	if (PageAddItem(image, (Item) itup, IndexTupleSize(itup), InvalidOffsetNumber,
-					false, false) == InvalidOffsetNumber)
-		cb_report_corrupt(rel, BTreeTupleGetDownLink(itup),
-						  "The page above it has more items than it has room for.");
-}
-
-/* Makes an inner page whose only item, beside a high key, is its first downlink. */
-static void
-cb_range_inner_init(Relation rel, Page image, int level, IndexTuple high,
-					BlockNumber next, BlockNumber first)
-{
-	IndexTuple	downlink = cb_key_minus_infinity(first);
-
-	cb_page_init(image, CBP_RANGE, level);
-	CbPageGetOpaque(image)->next = next;
-	if (high != NULL)
-		cb_range_inner_add(rel, image, high);
-	cb_range_inner_add(rel, image, downlink);
-	pfree(downlink);
 }
 
 /*
