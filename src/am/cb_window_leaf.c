@@ -153,15 +153,20 @@ cb_window_open_leaf(Relation rel, CbWindow *window)
 
 /*
  * Raises the error if the scan would not move on by a window that ends at the
- * bound, which is one of a leaf, or, with no block, of a range of keys.
+ * bound, which is one of a leaf, or, with no block, of a range of keys.  A damaged
+ * value, on a page that redo has read in, may differ from itself.
  */
 static void
 cb_window_check_progress(CbScanOpaque so, IndexTuple bound, bool forward,
 						 BlockNumber blkno)
 {
-	int			cmp = cb_key_compare_bound(&so->kd, &so->pos.bound, bound);
+	const CbBound *pos = &so->pos.bound;
+	int			cmp = cb_key_compare_bound(&so->kd, pos, bound);
 
-	if (forward ? cmp <= 0 : cmp >= 0)
+	if ((forward ? cmp <= 0 : cmp >= 0) ||
+		(pos->kind == CB_BOUND_TUPLE && !pos->after &&
+		 IndexTupleSize(pos->tuple) == IndexTupleSize(bound) &&
+		 memcmp(pos->tuple, bound, IndexTupleSize(bound)) == 0))
 		cb_report_corrupt(so->kd.rel, blkno,
 						  "The scan makes no progress beyond the %s bounds.",
 						  blkno == InvalidBlockNumber ? "range's" : "page's");

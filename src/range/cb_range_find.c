@@ -96,7 +96,7 @@ cb_range_read_page(Relation rel, BlockNumber blkno, uint16 kind, int lockmode,
 	cb_sound_lock(rel, buf, lockmode);
 	cb_page_check(rel, blkno, page);
 	sound = kind == CBP_TILES ? cb_tile_page_is_sound(page) : cb_range_page_is_sound(page);
-	if (!sound || CbPageGetOpaque(page)->next == blkno)
+	if (!sound || !cb_sound_bounds(rel, page) || CbPageGetOpaque(page)->next == blkno)
 		cb_report_corrupt(rel, blkno, "It is not a valid %s page.",
 						  kind == CBP_TILES ? "tile" : "range");
 	if (snapshot)

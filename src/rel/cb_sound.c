@@ -17,9 +17,10 @@
  * makes the page anew, or restores an image of it, overwrites the mark.
  *
  * What this cannot do: another process can have the page locked before it is
- * looked at; and a page that pg_prewarm or redo has read in is not looked at.
- * Links, levels and order are for their readers to check, and the contents of a
- * value for its type.
+ * looked at; and a page that pg_prewarm or redo has read in is not looked at, but
+ * for the bounds of ranges and tiles, each time (cb_sound_bounds).  Links, levels
+ * and order are for their readers to check, and the contents of a value for its
+ * type.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,6 +75,17 @@ cb_sound_pivots(Relation rel, Page page, OffsetNumber first, OffsetNumber last)
 	return true;
 }
 
+/*
+ * Are the bounds of a range page or tile page, whose items lie inside it, what they
+ * should be?  They are looked at whenever one is read, as redo may have read it in,
+ * and scans end their windows there.
+ */
+bool
+cb_sound_bounds(Relation rel, Page page)
+{
+	return cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page));
+}
+
 /* Of a leaf, or a page with entries of a run. */
 static bool
 cb_sound_leaf(Relation rel, Page page)
@@ -124,8 +136,7 @@ cb_sound_items(Relation rel, Page page)
 	if (CbPageIsLeaf(page) || (CbPageIsRun(page) && level == CB_RUN_DATA_LEVEL))
 		return cb_sound_leaf(rel, page);
 	if (CbPageListsRuns(page))
-		return cb_range_page_is_sound(page) &&
-			cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page));
+		return cb_range_page_is_sound(page) && cb_sound_bounds(rel, page);
 	if (CbPageListsTiles(page) && !cb_tile_page_is_sound(page))
 		return false;
 	return cb_sound_pivots(rel, page, FirstOffsetNumber,

@@ -152,9 +152,9 @@ my (undef, undef, $said) = $node->psql('postgres', q(SET enable_seqscan = off; S
 like($said, $unsound, 'a length word that is not aligned');
 $node->stop;
 
-# redo, without full-page images
+# redo, without full-page images; what it has read in stays there
 damage($file, $leaf, [ 0, $sound ]);
-$node->append_conf('postgresql.conf', "full_page_writes = off\nwal_consistency_checking = ''\n");
+$node->append_conf('postgresql.conf', "full_page_writes = off\nwal_consistency_checking = ''\nshared_buffers = 32MB\n");
 $node->start;
 $node->safe_psql('postgres', q(INSERT INTO d VALUES (0, 'a')));
 my $block = $node->safe_psql('postgres', q(SELECT block FROM cache_batch_journal('d_s')));
@@ -174,6 +174,34 @@ like(substr(slurp_file($node->logfile), length $log),
 damage($file, $block, [ 0, $journal ]);
 $node->start;
 sound($node, 'd', ['s'], 'whole when the page is');
+
+# Redo looks at items, not at values: one that has another length then differs from
+# itself, and scans end their windows at bounds.
+SKIP:
+{
+	skip 'needs a build with TESTPOINTS=1', 3 unless test_points_built($node);
+	$node->safe_psql('postgres', q(
+		CREATE TABLE v (k text);
+		INSERT INTO v SELECT md5(i::text) FROM generate_series(1, 2000) i;
+		CREATE INDEX v_k ON v USING cachebatch (k COLLATE "C") WITH (spill_threshold = 0, pack_leaves = off);
+		SET cache_batch.test_spill = on; SET cache_batch.test_run_min = 1;
+		INSERT INTO v VALUES ('7'); SELECT cache_batch_flush('v_k');
+		INSERT INTO v VALUES ('00'); SELECT cache_batch_flush('v_k');
+		INSERT INTO v VALUES ('01'); CHECKPOINT; SELECT cache_batch_flush('v_k'); INSERT INTO v VALUES ('02')));
+	my $bounds = $node->data_dir . '/' . $node->safe_psql('postgres', q(SELECT pg_relation_filepath('v_k')));
+	my $range = $node->safe_psql('postgres', q(SELECT block FROM cache_batch_ranges('v_k') WHERE position = 0));
+	$node->stop('immediate');
+	damage($bounds, $range, [ (unpack('V', substr(page($bounds, $range), 24, 4)) & 0x7FFF) + 8, pack('v', 0x8000) ]);
+	$node->start;
+	foreach my $order ('', 'DESC')
+	{
+		(undef, undef, $said) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET statement_timeout = '20s'; SET enable_seqscan = off; "
+			. "SET enable_bitmapscan = off; SET enable_sort = off; SELECT count(*) FROM (SELECT k FROM v ORDER BY k COLLATE \"C\" $order) s");
+		like($said, qr/XX002.*not a valid range page/s, "a bound of a range whose value is too long, after redo: a scan $order");
+	}
+	$node->safe_psql('postgres', 'REINDEX INDEX v_k');
+	sound($node, 'v', ['k'], 'whole when it is built anew');
+}
 
 # A reader's mark is no damage of its own: a query on a standby, whose page has a value
 # that is damaged, and no item, does not end what that replays.
