@@ -57,27 +57,6 @@ cb_range_bound_is_sound(Page page, OffsetNumber off)
 		BTreeTupleIsPivot(CbPageGetTuple(page, off));
 }
 
-/*
- * Can the items of an inner page be what they should be?  The page was checked to
- * be one of ours; raises no error.
- */
-bool
-cb_range_inner_is_sound(Page page)
-{
-	PageHeader	header = (PageHeader) page;
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-
-	if (header->pd_lower > header->pd_upper ||
-		header->pd_upper > header->pd_special)
-		return false;
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (!cb_range_bound_is_sound(page, off))
-			return false;
-	}
-	return true;
-}
-
 static inline bool
 cb_range_item_is_sound(const CbRunItem *run)
 {

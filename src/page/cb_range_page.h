@@ -100,9 +100,6 @@ extern void cb_range_page_init(Page page, IndexTuple high, IndexTuple low,
 /* Can the page's items be what they should be? */
 extern bool cb_range_page_is_sound(Page page);
 
-/* Can the items of an inner page be what they should be? */
-extern bool cb_range_inner_is_sound(Page page);
-
 /* Can the item be a pivot tuple?  The page's header is sound. */
 extern bool cb_range_bound_is_sound(Page page, OffsetNumber off);
 

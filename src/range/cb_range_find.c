@@ -56,7 +56,9 @@ cb_range_read_inner(Relation rel, BlockNumber blkno, int level, int lockmode)
 		at >= CB_MAX_TREE_LEVELS || (level != 0 && at != level) ||
 		PageGetMaxOffsetNumber(page) < CbPageFirstItem(page) ||
 		CbPageGetOpaque(page)->next == blkno ||
-		(lockmode == BUFFER_LOCK_EXCLUSIVE && !cb_range_inner_is_sound(page)))
+		(lockmode == BUFFER_LOCK_EXCLUSIVE &&
+		 !(cb_page_items_are_inside(page) &&
+		   cb_sound_pivots(rel, page, FirstOffsetNumber, PageGetMaxOffsetNumber(page)))))
 		cb_report_corrupt(rel, blkno, "It is not an inner page above range pages.");
 	return buf;
 }
@@ -78,7 +80,8 @@ cb_range_root_level(Relation rel, BlockNumber root)
 /*
  * Reads, locks and checks a page of this kind, which the caller unlocks and
  * unpins; snapshot: of a scan, or NULL.  An error is raised if the link leads
- * nowhere, if the page is no sound one or its own right neighbour, and if it is
+ * nowhere, if the page is no sound one (its bounds are looked at each time, as redo
+ * may have read it in, and scans end there) or its own right neighbour, and if it is
  * too new for the snapshot.
  */
 Buffer
@@ -96,7 +99,9 @@ cb_range_read_page(Relation rel, BlockNumber blkno, uint16 kind, int lockmode,
 	cb_sound_lock(rel, buf, lockmode);
 	cb_page_check(rel, blkno, page);
 	sound = kind == CBP_TILES ? cb_tile_page_is_sound(page) : cb_range_page_is_sound(page);
-	if (!sound || !cb_sound_bounds(rel, page) || CbPageGetOpaque(page)->next == blkno)
+	if (sound)
+		sound = cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page));
+	if (!sound || CbPageGetOpaque(page)->next == blkno)
 		cb_report_corrupt(rel, blkno, "It is not a valid %s page.",
 						  kind == CBP_TILES ? "tile" : "range");
 	if (snapshot)

@@ -18,9 +18,9 @@
  *
  * What this cannot do: another process can have the page locked before it is
  * looked at; and a page that pg_prewarm or redo has read in is not looked at, but
- * for the bounds of ranges and tiles, each time (cb_sound_bounds).  Links, levels
- * and order are for their readers to check, and the contents of a value for its
- * type.
+ * for the bounds of range pages and tile pages, each time (range/cb_range_find.c).
+ * Links, levels and order are for their readers to check, and the contents of a
+ * value for its type.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,8 +63,11 @@ cb_sound_pivot(Relation rel, Page page, OffsetNumber off)
 		cb_entry_fits(RelationGetDescr(rel), itup, size, natts);
 }
 
-/* Are the items from first to last separators or bounds? */
-static bool
+/*
+ * Are the items from first to last, which lie inside the page, separators or bounds?
+ * Raises no error; no comparison runs.
+ */
+bool
 cb_sound_pivots(Relation rel, Page page, OffsetNumber first, OffsetNumber last)
 {
 	for (OffsetNumber off = first; off <= last; off++)
@@ -73,17 +76,6 @@ cb_sound_pivots(Relation rel, Page page, OffsetNumber first, OffsetNumber last)
 			return false;
 	}
 	return true;
-}
-
-/*
- * Are the bounds of a range page or tile page, whose items lie inside it, what they
- * should be?  They are looked at whenever one is read, as redo may have read it in,
- * and scans end their windows there.
- */
-bool
-cb_sound_bounds(Relation rel, Page page)
-{
-	return cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page));
 }
 
 /* Of a leaf, or a page with entries of a run. */
@@ -136,7 +128,8 @@ cb_sound_items(Relation rel, Page page)
 	if (CbPageIsLeaf(page) || (CbPageIsRun(page) && level == CB_RUN_DATA_LEVEL))
 		return cb_sound_leaf(rel, page);
 	if (CbPageListsRuns(page))
-		return cb_range_page_is_sound(page) && cb_sound_bounds(rel, page);
+		return cb_range_page_is_sound(page) &&
+			cb_sound_pivots(rel, page, FirstOffsetNumber, CbPageFirstItem(page));
 	if (CbPageListsTiles(page) && !cb_tile_page_is_sound(page))
 		return false;
 	return cb_sound_pivots(rel, page, FirstOffsetNumber,

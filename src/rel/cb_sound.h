@@ -24,8 +24,9 @@ extern Buffer cb_sound_read(Relation rel, BlockNumber blkno,
 /* As LockBuffer() of a page that a link has led to. */
 extern void cb_sound_lock(Relation rel, Buffer buf, int mode);
 
-/* Are the bounds of a range page or tile page what they should be? */
-extern bool cb_sound_bounds(Relation rel, Page page);
+/* Are the items from first to last, which lie inside the page, separators or bounds? */
+extern bool cb_sound_pivots(Relation rel, Page page, OffsetNumber first,
+							OffsetNumber last);
 
 /* As PrefetchBuffer(); a block that there is not is left alone. */
 extern PrefetchBufferResult cb_sound_prefetch(Relation rel, BlockNumber blkno);

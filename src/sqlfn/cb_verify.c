@@ -161,7 +161,7 @@ cb_verify_meta(CbVerify *v, CbMetaPageData *meta)
 		cb_verify_fail(v, "Its range root of range pages, %u, and the list of tiers do not agree.",
 					   meta->range_root);
 	if ((meta->tile_root != 0 && meta->version != CB_FORMAT_LEVELS) ||
-		(meta->tile_root != 0 && meta->range_root == 0))
+		(meta->version == CB_FORMAT_LEVELS && meta->range_root == 0))
 		cb_verify_fail(v, "Its root of tile pages, %u, and its version do not agree.",
 					   meta->tile_root);
 	if (meta->journal_tail_block == CB_METAPAGE_BLKNO ||

@@ -470,10 +470,10 @@ cb_verify_range_level(CbVerify *v, int above, CbVerifyLinks *links)
 
 /*
  * Checks the inner pages, from the root downwards, and takes the downlinks of the
- * lowest.  version: the metapage's.
+ * lowest.  The metapage was read before: without strict the root may have risen.
  */
 static void
-cb_verify_range_inner(CbVerify *v, BlockNumber root, uint32 version,
+cb_verify_range_inner(CbVerify *v, BlockNumber root, const CbMetaPageData *meta,
 					  CbVerifyLinks *links)
 {
 	int			level;
@@ -481,9 +481,11 @@ cb_verify_range_inner(CbVerify *v, BlockNumber root, uint32 version,
 	cb_verify_add_link(links, root, NULL);
 	v->blkno = CB_METAPAGE_BLKNO;
 	level = cb_verify_range_level(v, 0, links);
-	if (v->strict && level > CB_RANGE_INNER_LEVEL && version != CB_FORMAT_LEVELS)
+	if (level > CB_RANGE_INNER_LEVEL ?
+		v->strict && meta->version != CB_FORMAT_LEVELS :
+		meta->tile_root == 0 && meta->version == CB_FORMAT_LEVELS)
 		cb_verify_fail(v, "It has level %d, but the metapage has version %u.", level,
-					   version);
+					   meta->version);
 	while (level > CB_RANGE_INNER_LEVEL)
 		level = cb_verify_range_level(v, level, links);
 }
@@ -655,7 +657,7 @@ cb_verify_range_kind(CbVerify *v, uint16 kind, const CbMetaPageData *meta,
 {
 	CbVerifyLinks links = {0};
 
-	cb_verify_range_inner(v, cb_page_meta_root(meta, kind), meta->version, &links);
+	cb_verify_range_inner(v, cb_page_meta_root(meta, kind), meta, &links);
 	cb_verify_range_chain(v, kind, &links, tiled);
 	cb_verify_free_links(&links);
 }

@@ -215,8 +215,8 @@ sound($primary, 'rk', [qw(t u d e w i)], 'whole without');
 
 # ------------------------------------------------------------ inner pages
 
-# Ranges are made from left to right, many more than one page can name; a reader looks
-# on, on the standby, too.
+# Ranges are made from left to right, many more than one page can name; a standby
+# follows.
 $primary->safe_psql('postgres', q(
 	CREATE TABLE rr (k text);
 	ALTER TABLE rr ALTER k SET STORAGE PLAIN;
