@@ -69,67 +69,28 @@ cb_merge_open_plain(CbScanOpaque so, CbMerge *merge)
 	}
 }
 
-/* a search for a bound in the leaf's packed part */
-typedef struct CbPackedSearch
-{
-	CbScanOpaque so;
-	const CbBound *bound;
-	CbLeafTuple probe;
-} CbPackedSearch;
-
-/* Is entry i of the leaf's packed part left of the bound? */
-static bool
-cb_merge_packed_is_left(void *arg, int i)
-{
-	CbPackedSearch *search = arg;
-	CbWindow   *window = search->so->cur;
-	IndexTuple	itup = cb_leaf_read(&window->reader, i, &search->probe);
-
-	if (itup == NULL)
-		cb_leaf_report_damaged(search->so->kd.rel, window->leaf.blkno);
-	return cb_key_compare_bound(&search->so->kd, search->bound, itup) <= 0;
-}
-
-/*
- * How many entries of the leaf's packed part lie left of the bound.  Numbers
- * and leads are looked for where they stand, if no entry has nulls.
- */
+/* How many entries of the leaf's packed part lie left of the bound. */
 static int
 cb_merge_search_packed(CbScanOpaque so, const CbBound *bound)
 {
-	CbPackReader *packed = &so->cur->reader.packed;
-	CbPackedSearch search;
-	bool		has_leads = bound->kind == CB_BOUND_KEYS &&
-		((packed->info | packed->info_mask) & INDEX_NULL_MASK) == 0;
+	CbWindow   *window = so->cur;
 
-	if (has_leads && bound->lead_kind == CB_LEAD_INT64 && bound->nkeys == 1)
-	{
-		int			n = cb_pack_search_number(packed, bound->lead, bound->after);
-
-		if (n >= 0)
-			return n;
-	}
-	search.so = so;
-	search.bound = bound;
-	if (cb_bound_is_at_end(bound) &&
-		cb_merge_packed_is_left(&search, so->cur->reader.npacked - 1))
-		return so->cur->reader.npacked;
-	if (has_leads && bound->lead_kind != CB_LEAD_NONE)
-		return cb_pack_search_lead(packed, bound->lead_kind, bound->lead,
-								   cb_merge_packed_is_left, &search);
-	return cb_pack_search(packed, cb_merge_packed_is_left, &search);
+	return cb_tree_search_packed(&so->kd, bound, &window->reader, window->leaf.blkno);
 }
 
 /* The same for the far bound, beyond which the leaf mostly has no entry. */
 static int
 cb_merge_search_packed_far(CbScanOpaque so, const CbMerge *merge)
 {
-	CbPackedSearch search = {.so = so,.bound = merge->far};
-	int			n = so->cur->reader.npacked;
+	CbWindow   *window = so->cur;
+	CbLeaf	   *leaf = &window->reader;
+	int			n = leaf->npacked;
 
-	if (merge->step > 0 && cb_merge_packed_is_left(&search, n - 1))
+	if (merge->step > 0 &&
+		cb_tree_packed_is_left(&so->kd, merge->far, leaf, window->leaf.blkno, n - 1))
 		return n;
-	if (merge->step < 0 && !cb_merge_packed_is_left(&search, 0))
+	if (merge->step < 0 &&
+		!cb_tree_packed_is_left(&so->kd, merge->far, leaf, window->leaf.blkno, 0))
 		return 0;
 	return cb_merge_search_packed(so, merge->far);
 }

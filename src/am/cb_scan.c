@@ -397,6 +397,14 @@ cb_scan_keeps_tids(IndexScanDesc scan)
 		((CbScanOpaque) scan->opaque)->cur->removals;
 }
 
+/* The map's page that tells of a block; a guess that is wrong costs time alone. */
+static inline BlockNumber
+cb_scan_map_page(BlockNumber blkno)
+{
+	return blkno / ((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) *
+					(BITS_PER_BYTE / BITS_PER_HEAPBLOCK));
+}
+
 /*
  * Of the window's items from number from on, those asked for (a bit each): which
  * have rows that everybody sees, as the visibility map tells?  In the order of
@@ -410,7 +418,7 @@ cb_scan_read_map(IndexScanDesc scan, int from, uint64 asked)
 
 	while (asked != 0)
 	{
-		bool		turned = false;
+		BlockNumber page = InvalidBlockNumber;
 
 		for (uint64 left = asked; left != 0; left &= left - 1)
 		{
@@ -418,9 +426,10 @@ cb_scan_read_map(IndexScanDesc scan, int from, uint64 asked)
 			uint64		bit = UINT64CONST(1) << i;
 			BlockNumber blkno = ItemPointerGetBlockNumber(&so->cur->items[from + i].itup->t_tid);
 
-			if (turned && !visibilitymap_pin_ok(blkno, so->vm_buf))
+			if (page == InvalidBlockNumber)
+				page = cb_scan_map_page(blkno);
+			else if (cb_scan_map_page(blkno) != page)
 				continue;
-			turned = true;
 			asked &= ~bit;
 			if (VM_ALL_VISIBLE(scan->heapRelation, blkno, &so->vm_buf))
 				all |= bit;

@@ -252,9 +252,10 @@ cb_window_add_many(CbScanOpaque so, const CbMerge *merge, int n, bool all,
 {
 	CbWindow   *window = so->cur;
 	int			number = merge->ordered[0]->cur;
+	int			nready = cb_merge_count_ready(so, merge);
 	CbScanItem *item;
 
-	n = Min(n, cb_merge_count_ready(so, merge));
+	n = Min(n, nready);
 	while (n > 1 && !all && cb_keys_test(&so->keys, cb_merge_ready(merge, n - 1),
 								 so->kd.nkeyatts, dir) != CB_KEY_MATCH)
 		n /= 2;

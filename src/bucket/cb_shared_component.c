@@ -336,22 +336,37 @@ cb_shared_merge_components(const CbKeyDesc *kd, const CbBucketSet *set,
 
 /* ---------- searching ---------- */
 
-/*
- * Does member i begin left of the bound?  Comparisons run, unless the directory's
- * numbers tell: these spare the look at the member.
- */
+/* Does the bound's first column have a number, as the members' first entries have? */
 static inline bool
-cb_shared_begins_left(const CbKeyDesc *kd, const CbDirectory *component, uint32 i,
-					  const CbBound *bound)
+cb_shared_tells_number(const CbDirectory *component, const CbBound *bound)
 {
-	if (component->has_numbers && bound->kind == CB_BOUND_KEYS &&
-		bound->lead_kind == CB_LEAD_INT64 && component->members[i].number != bound->lead)
-		return component->members[i].number < bound->lead;
-	return cb_key_compare_bound(kd, bound,
-								(IndexTuple) cb_chunk_entry(cb_directory_member(component, i), 0)) <= 0;
+	return component->has_numbers && bound->kind == CB_BOUND_KEYS &&
+		bound->lead_kind == CB_LEAD_INT64;
 }
 
-/* How many members begin left of the bound.  Comparisons run. */
+/* How many members begin with a number below this one. */
+static uint32
+cb_shared_count_below(const CbDirectory *component, int64 number)
+{
+	const CbSharedMember *members = component->members;
+	uint32		low = 0;
+	uint32		n = component->nmembers;
+
+	while (n > 0)
+	{
+		uint32		half = n / 2;
+		bool		below = members[low + half].number < number;
+
+		low = below ? low + half + 1 : low;
+		n = below ? n - half - 1 : half;
+	}
+	return low;
+}
+
+/*
+ * How many members begin left of the bound.  Comparisons run, unless the numbers
+ * tell: these spare the looks at the members.
+ */
 static uint32
 cb_shared_search_members(const CbKeyDesc *kd, const CbDirectory *component,
 						 const CbBound *bound)
@@ -359,11 +374,18 @@ cb_shared_search_members(const CbKeyDesc *kd, const CbDirectory *component,
 	uint32		low = 0;
 	uint32		high = component->nmembers;
 
+	if (cb_shared_tells_number(component, bound))
+	{
+		low = cb_shared_count_below(component, bound->lead);
+		if (low == high || component->members[low].number != bound->lead)
+			return low;
+	}
 	while (low < high)
 	{
 		uint32		mid = low + (high - low) / 2;
+		const CbChunk *chunk = cb_directory_member(component, mid);
 
-		if (cb_shared_begins_left(kd, component, mid, bound))
+		if (cb_key_compare_bound(kd, bound, (IndexTuple) cb_chunk_entry(chunk, 0)) <= 0)
 			low = mid + 1;
 		else
 			high = mid;
@@ -374,20 +396,23 @@ cb_shared_search_members(const CbKeyDesc *kd, const CbDirectory *component,
 /*
  * May the component have entries with this hash of the first column beside a
  * bound at one of the value's ends, which is in this member?  They are in that,
- * or begin with the next.
+ * or begin with the next (I11_SHAREDNEXT): not if this one's number is not that
+ * value.  A bound of keys begins with it.
  */
 static bool
-cb_shared_may_hold(const CbDirectory *component, uint32 member, uint32 hash)
+cb_shared_may_hold(const CbDirectory *component, uint32 member,
+				   const CbBound *bound, uint32 hash)
 {
-	uint32		last = Min(member + 1, component->nmembers - 1);
+	const CbSharedMember *members = component->members;
+	uint32		next = member + 1;
 
-	for (uint32 i = member; i <= last; i++)
-	{
-		if (cb_filter_may_hold(cb_pool_filter(component->members[i].chunk),
-							   cb_pool->filter_lines, hash))
-			return true;
-	}
-	return false;
+	if (cb_filter_may_hold(cb_pool_filter(members[member].chunk),
+						   cb_pool->filter_lines, hash))
+		return true;
+	return next < component->nmembers &&
+		(!cb_shared_tells_number(component, bound) || members[next].number == bound->lead) &&
+		cb_filter_may_hold(cb_pool_filter(members[next].chunk),
+						   cb_pool->filter_lines, hash);
 }
 
 /*
@@ -406,7 +431,7 @@ cb_shared_seek(const CbKeyDesc *kd, const CbDirectory *component,
 	int			high;
 
 	place->member = nleft == 0 ? 0 : nleft - 1;
-	if (hash != NULL && !cb_shared_may_hold(component, place->member, *hash))
+	if (hash != NULL && !cb_shared_may_hold(component, place->member, bound, *hash))
 		return false;
 	chunk = cb_directory_member(component, place->member);
 	low = nleft == 0 ? 0 : 1;

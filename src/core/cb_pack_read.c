@@ -638,7 +638,7 @@ cb_pack_search_plain(CbPackReader *reader, int64_t number, bool or_equal)
 					 first < reader->nblocks ?
 					 cb_pack_directory(reader)[first].data : reader->limit);
 	low = cb_pack_block_start(reader, first - 1);
-	if (!cb_pack_load_block(reader, low) || reader->nplain == 0)
+	if (!cb_pack_load_block(reader, low) || reader->first != low || reader->nplain == 0)
 		return -1;
 	high = low + reader->nplain;
 	low++;						/* is left of it, as seen above */

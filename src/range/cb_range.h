@@ -232,6 +232,8 @@ extern void cb_run_entries_add_run(CbRunEntries *all, const CbRunItem *item);
 extern void cb_run_entries_add(CbRunEntries *all, const CbSortEntry *entries, int n);
 extern int	cb_run_entries_left_of(const CbKeyDesc *kd, const CbSortEntry *entries,
 								   int n, IndexTuple itup);
+extern int	cb_run_entries_inside(const CbKeyDesc *kd, const CbSortEntry *entries,
+								  int n, IndexTuple high);
 
 /* ---------- cb_range_merge.c ---------- */
 

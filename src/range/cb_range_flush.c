@@ -144,15 +144,6 @@ cb_range_carve(CbRangeApply *apply, IndexTuple itup)
 	}
 }
 
-/* How many of the n entries lie in the range: one at least. */
-static int
-cb_range_count(const CbRangeApply *apply, const CbSortEntry *entries, int n)
-{
-	if (apply->state.high == NULL)
-		return n;
-	return Max(cb_run_entries_left_of(apply->kd, entries, n, apply->state.high), 1);
-}
-
 /* Has the range enough for its leaves, with n more? */
 static bool
 cb_range_is_ripe(const CbRangeApply *apply, int n)
@@ -215,7 +206,7 @@ cb_range_apply_some(CbRangeApply *apply, CbSortEntry *entries, int n)
 		cb_range_tidy(apply->kd->rel, &apply->state))
 		cb_range_locate(apply, entries[0].itup);
 	cb_range_carve(apply, entries[0].itup);
-	n = cb_range_count(apply, entries, n);
+	n = cb_run_entries_inside(apply->kd, entries, n, apply->state.high);
 	if (cb_range_is_full(&apply->state) ||
 		(apply->mode == CB_SPILL_OR_MERGE && cb_range_is_ripe(apply, n)))
 	{

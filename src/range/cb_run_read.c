@@ -367,9 +367,13 @@ cb_run_search(const CbKeyDesc *kd, CbRunCursor *cursor, const CbBound *bound,
 	int			high = cursor->nentries;
 	CbLeafTuple last;
 
-	if (ScanDirectionIsBackward(dir) && high > 0 &&
+	if (high == 0)
+		return 0;
+	if (ScanDirectionIsBackward(dir) &&
 		cb_key_compare_bound(kd, bound, cb_run_entry(kd->rel, cursor, high - 1, &last)) <= 0)
 		return high;
+	if (CbPageIsPacked((Page) cursor->copy.data))
+		return cb_tree_search_packed(kd, bound, &cursor->leaf, cursor->pages[cursor->at]);
 	while (low < high)
 	{
 		int			mid = low + (high - low) / 2;
@@ -535,6 +539,19 @@ cb_run_entries_left_of(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
 			n = mid;
 	}
 	return low;
+}
+
+/*
+ * How many of n > 0 sorted entries lie in a range or tile that ends at high,
+ * NULL: nowhere.  The first of them does, whatever comparisons say.
+ */
+int
+cb_run_entries_inside(const CbKeyDesc *kd, const CbSortEntry *entries, int n,
+					  IndexTuple high)
+{
+	int			nleft = high == NULL ? n : cb_run_entries_left_of(kd, entries, n, high);
+
+	return Max(nleft, 1);
 }
 
 /* ---------- reading ahead ---------- */

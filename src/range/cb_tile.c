@@ -263,8 +263,7 @@ cb_tile_apply_some(CbTileApply *apply, CbSortEntry *entries, int n)
 	locked = tile.blkno == apply->locked;
 	if (!locked && cb_tile_lock(apply, tile.blkno))
 		return 0;				/* it may have changed before that */
-	if (tile.high != NULL)
-		n = Max(cb_run_entries_left_of(kd, entries, n, tile.high), 1);
+	n = cb_run_entries_inside(kd, entries, n, tile.high);
 	if (!locked)
 		return cb_tree_apply(kd, entries, n, apply->stats);
 	cb_tile_free_old(kd->rel, &tile);

@@ -246,6 +246,75 @@ cb_tree_search_page(const CbKeyDesc *kd, const CbBound *bound, Page page,
 	return leaf ? low : low - 1;
 }
 
+/* ---------- among packed entries ---------- */
+
+/* a search for a bound in a leaf's packed part */
+typedef struct CbPackedSearch
+{
+	const CbKeyDesc *kd;
+	const CbBound *bound;
+	CbLeaf	   *leaf;
+	BlockNumber blkno;
+} CbPackedSearch;
+
+/*
+ * Is entry i of the leaf's packed part left of the bound?  blkno is the leaf's.
+ * It is locked, or a copy, as for cb_tree_search_page().  Comparison functions
+ * run; a damaged entry raises an error.
+ */
+bool
+cb_tree_packed_is_left(const CbKeyDesc *kd, const CbBound *bound, CbLeaf *leaf,
+					   BlockNumber blkno, int i)
+{
+	CbLeafTuple tuple;
+	IndexTuple	itup = cb_leaf_read(leaf, i, &tuple);
+
+	if (itup == NULL)
+		cb_leaf_report_damaged(kd->rel, blkno);
+	return cb_key_compare_bound(kd, bound, itup) <= 0;
+}
+
+/* The same, as core/cb_pack.h asks it. */
+static bool
+cb_search_packed_is_left(void *arg, int i)
+{
+	const CbPackedSearch *search = arg;
+
+	return cb_tree_packed_is_left(search->kd, search->bound, search->leaf,
+								  search->blkno, i);
+}
+
+/*
+ * How many entries of the leaf's packed part, which has some, lie left of the
+ * bound.  Numbers and leads are looked for where they stand, if no entry has
+ * nulls.  Otherwise as cb_tree_packed_is_left().  Pages of runs are searched
+ * alike.
+ */
+int
+cb_tree_search_packed(const CbKeyDesc *kd, const CbBound *bound, CbLeaf *leaf,
+					  BlockNumber blkno)
+{
+	CbPackReader *packed = &leaf->packed;
+	CbPackedSearch search = {.kd = kd,.bound = bound,.leaf = leaf,.blkno = blkno};
+	bool		has_leads = bound->kind == CB_BOUND_KEYS &&
+		((packed->info | packed->info_mask) & INDEX_NULL_MASK) == 0;
+
+	if (has_leads && bound->lead_kind == CB_LEAD_INT64 && bound->nkeys == 1)
+	{
+		int			n = cb_pack_search_number(packed, bound->lead, bound->after);
+
+		if (n >= 0)
+			return n;
+	}
+	if (cb_bound_is_at_end(bound) &&
+		cb_tree_packed_is_left(kd, bound, leaf, blkno, leaf->npacked - 1))
+		return leaf->npacked;
+	if (has_leads && bound->lead_kind != CB_LEAD_NONE)
+		return cb_pack_search_lead(packed, bound->lead_kind, bound->lead,
+								   cb_search_packed_is_left, &search);
+	return cb_pack_search(packed, cb_search_packed_is_left, &search);
+}
+
 /* The descent's lower bound becomes a palloc'd copy of the separator. */
 static void
 cb_search_set_low(CbDescent *descent, IndexTuple separator)

@@ -98,6 +98,10 @@ extern Buffer cb_tree_descend_for_write(const CbKeyDesc *kd, const CbBound *boun
 										int level, CbDescent *descent);
 extern OffsetNumber cb_tree_search_page(const CbKeyDesc *kd, const CbBound *bound,
 										Page page, ScanDirection dir);
+extern bool cb_tree_packed_is_left(const CbKeyDesc *kd, const CbBound *bound,
+								   CbLeaf *leaf, BlockNumber blkno, int i);
+extern int	cb_tree_search_packed(const CbKeyDesc *kd, const CbBound *bound,
+								  CbLeaf *leaf, BlockNumber blkno);
 extern void cb_tree_check_moves(Relation rel, BlockNumber next, BlockNumber moves, int level);
 
 extern IndexTuple *cb_tree_sample_separators(const CbKeyDesc *kd, int max,

@@ -158,6 +158,11 @@ my $read = reads($standby, 'c_k');
 $standby->safe_psql('postgres', "$forced $queries[0]");
 cmp_ok(reads($standby, 'c_k') - $read, '<', 12, 'another session reads the end of the journal only');
 
+# A value whose entries begin with a member is not missed (I11_SHAREDNEXT): each is looked up.
+my $each = 'SELECT count(c.id), sum(c.id) FROM generate_series(30001, 70000) i JOIN c ON c.k = hashint8extended(i, 1) % 100000';
+is($standby->safe_psql('postgres', "$forced SET enable_hashjoin = off; SET enable_mergejoin = off; $each"),
+	$standby->safe_psql('postgres', "$plain $each"), 'each value is found');
+
 # what is appended goes there, too, and components are merged
 foreach my $n (1 .. 6)
 {
