@@ -34,9 +34,9 @@ SHLIB_LINK += -lm
 
 # make installcheck: the regression tests that pass on any running server that has
 # the library preloaded.  Not those that need test points (*_points), that no other
-# session, autovacuum's either, holds back what is dead (marks, packed, unlink,
-# vacuum_skip), heat_epoch = 1d (heat) or max_prepared_transactions (prepared).
-CB_PRIVATE_TESTS = %_points heat marks packed prepared unlink vacuum_skip
+# session, autovacuum's either, holds back what is dead (marks, packed, scan_rows,
+# unlink, vacuum_skip), heat_epoch = 1d (heat) or max_prepared_transactions (prepared).
+CB_PRIVATE_TESTS = %_points heat marks packed prepared scan_rows unlink vacuum_skip
 REGRESS = $(filter-out $(CB_PRIVATE_TESTS),$(patsubst sql/%.sql,%,$(filter-out sql/cache_batch--%,$(call cb_files,sql/*.sql))))
 REGRESS_OPTS = --load-extension=cache_batch --encoding=UTF8
 

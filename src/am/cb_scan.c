@@ -382,6 +382,7 @@ cb_scan_is_visible(IndexScanDesc scan, ItemPointer tid)
 		so->slot = table_slot_create(scan->heapRelation, NULL);
 		MemoryContextSwitchTo(oldcxt);
 	}
+	cb_scan_rows_turn(scan, &heap_tid);
 	found = table_index_fetch_tuple(scan->xs_heapfetch, &heap_tid,
 									scan->xs_snapshot, so->slot, &call_again,
 									&all_dead);
@@ -460,6 +461,7 @@ cb_scan_ask_map(IndexScanDesc scan, ScanDirection dir)
 			asked |= UINT64CONST(1) << (i - from);
 	}
 	window->map_all = cb_scan_read_map(scan, from, asked);
+	cb_scan_rows_ask_some(scan, from, asked & ~window->map_all);
 	window->map_from = from;
 	window->map_to = to;
 }
@@ -511,9 +513,9 @@ cb_scan_item_is_returnable(IndexScanDesc scan, ScanDirection dir)
 		cb_scan_is_visible(scan, &item->itup->t_tid);
 }
 
-/* Hands the current item to the caller. */
+/* Hands the current item to the caller, who mostly looks at its row next. */
 static void
-cb_scan_return_item(IndexScanDesc scan)
+cb_scan_return_item(IndexScanDesc scan, ScanDirection dir)
 {
 	CbScanOpaque so = (CbScanOpaque) scan->opaque;
 	CbScanItem *item = &so->cur->items[so->cur->index];
@@ -521,6 +523,8 @@ cb_scan_return_item(IndexScanDesc scan)
 	scan->xs_heaptid = item->itup->t_tid;
 	if (scan->xs_want_itup)
 		scan->xs_itup = item->itup;
+	else
+		cb_scan_rows_come(scan, dir);
 }
 
 /*
@@ -532,7 +536,8 @@ cb_scan_return_item(IndexScanDesc scan)
  * Before the first item it publishes what this backend has staged for the
  * index, if the scan could find it.  Comparison functions run, so no LWLock or
  * buffer lock is held on entry.  None is on exit, but the window's leaf may be
- * pinned until the scan leaves it (I8).
+ * pinned until the scan leaves it (I8), and the table's scan may have the row's
+ * page pinned, which may be pruned (cb_scan_rows.c).
  */
 bool
 cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
@@ -553,6 +558,7 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	{
 		if (scan->kill_prior_tuple)
 			cb_scan_remember_killed(so);
+		cb_scan_rows_note(scan);
 		found = cb_scan_next(scan, dir);
 	}
 
@@ -563,7 +569,7 @@ cb_am_gettuple(IndexScanDesc scan, ScanDirection dir)
 	}
 
 	if (found)
-		cb_scan_return_item(scan);
+		cb_scan_return_item(scan, dir);
 	return found;
 }
 

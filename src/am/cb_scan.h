@@ -291,6 +291,12 @@ extern void cb_scan_ahead_go(CbScanOpaque so, ScanDirection dir);
 extern void cb_scan_read_ahead(IndexScanDesc scan, ScanDirection dir,
 							   bool missed);
 
+/* cb_scan_rows.c */
+extern void cb_scan_rows_ask_some(IndexScanDesc scan, int from, uint64 some);
+extern void cb_scan_rows_note(IndexScanDesc scan);
+extern void cb_scan_rows_turn(IndexScanDesc scan, ItemPointer tid);
+extern void cb_scan_rows_come(IndexScanDesc scan, ScanDirection dir);
+
 /* cb_window.c */
 extern bool cb_window_first(IndexScanDesc scan, ScanDirection dir);
 extern void cb_window_read_beside(IndexScanDesc scan, IndexTuple tuple, bool after);

@@ -31,7 +31,7 @@
  * their own; one check of ownership is for objects of all kinds; pages that go
  * past the buffer manager are aligned for direct I/O; tuplesort copies a datum
  * only if asked to; settings have memory of their own; conflicts of recovery
- * tell whether logical decoding reads the table.
+ * tell whether logical decoding reads the table; pg_stat_io is new.
  */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -60,6 +60,7 @@
 
 #define tuplesort_getdatum(state, forward, copy, val, isnull, abbrev) \
 	tuplesort_getdatum(state, forward, val, isnull, abbrev)
+#define pgstat_count_io_op(object, context, op, cnt, bytes) ((void) 0)
 #define guc_malloc(elevel, size) malloc(size)
 #define guc_strdup(elevel, string) strdup(string)
 #define guc_free(p) free(p)
@@ -94,7 +95,7 @@ object_ownercheck(Oid classid, Oid objectid, Oid roleid)
  * does not say any more whether the plan is executed once; a function that does
  * not return says so first; who asks how much memory a parallel scan takes says
  * of which index; that memory has counters of the scan's, too; a header declares
- * the setting of failed checksums.
+ * the setting of failed checksums; pg_stat_io counts bytes.
  */
 #if PG_VERSION_NUM >= 180000
 #undef CB_ESTIMATE_PARALLEL_PARAMETERS
@@ -108,6 +109,11 @@ object_ownercheck(Oid classid, Oid objectid, Oid roleid)
 #define CB_EXECUTE_ONCE_PARAMETER , bool execute_once
 #define CB_EXECUTE_ONCE , execute_once
 extern PGDLLIMPORT bool ignore_checksum_failure;
+#if PG_VERSION_NUM >= 160000
+#include "pgstat.h"
+#define pgstat_count_io_op(object, context, op, cnt, bytes) \
+	pgstat_count_io_op_n(object, context, op, cnt)
+#endif
 #endif
 
 /*

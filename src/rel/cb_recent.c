@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cb_recent.c
- *	  The tables of cb_recent.h in shared memory: 8 to 16 bytes a buffer, and 8
+ *	  The tables of cb_recent.h in shared memory: 16 to 32 bytes a buffer, and 8
  *	  kB.
  *
  *-------------------------------------------------------------------------
@@ -19,10 +19,11 @@ cb_atomic64 *cb_recent_slots = NULL;
 uint32		cb_recent_mask = 0;
 cb_atomic64 *cb_recent_ends = NULL;
 
+/* Two for each buffer, as pages that share a slot take it from each other. */
 static uint32
 cb_recent_count_slots(void)
 {
-	return pg_nextpower2_32(NBuffers);
+	return 2 * pg_nextpower2_32(NBuffers);
 }
 
 static Size

@@ -3,7 +3,8 @@
  * cb_recent.h
  *	  Where things were lately: hints for all sessions, in shared memory.
  *
- * In which buffers pages were: a short cut past the server's table.
+ * In which buffers pages of indexes and their tables were: a short cut past the
+ * server's table.
  *
  * A look-up of the server's takes a lock of its table and, where that is not
  * in the processor's caches, waits for memory several times in turn; here it
@@ -12,8 +13,8 @@
  * All that is found here is a hint, and may be of another page: whoever pins
  * the buffer looks at its tag (ReadRecentBuffer).  A page has one slot in a
  * table in shared memory, which it may share with others; the last one noted
- * is in it.  Nothing waits, and as nothing is read by way of a slot but the
- * buffer's descriptor, which has a lock, there is nothing to order.
+ * is in it.  Nothing waits, and as all that counts of what is read by way of a
+ * slot is the buffer's descriptor, which has a lock, there is nothing to order.
  *
  * And which page was the last of an index's journal: for a session that has
  * not seen it yet, or long ago, a short cut past all pages of the journal.

@@ -130,6 +130,23 @@ cb_rel_is_used(Buffer buf)
 }
 
 /*
+ * Pins a page in the buffer where it was lately, if it is there still, and used
+ * so often that it stays.  Counts as ReadBuffer() does, but for VACUUM's delays.
+ * For the main fork.
+ */
+bool
+cb_rel_pin_recent(Relation rel, BlockNumber blkno, Buffer buf)
+{
+	if (!BufferIsValid(buf) || !cb_rel_is_used(buf) ||
+		!ReadRecentBuffer(rel->rd_locator, MAIN_FORKNUM, blkno, buf))
+		return false;
+	pgstat_count_buffer_read(rel);
+	pgstat_count_buffer_hit(rel);
+	pgstat_count_io_op(IOOBJECT_RELATION, IOCONTEXT_NORMAL, IOOP_HIT, 1, 0);
+	return true;
+}
+
+/*
  * Pins a page as ReadBuffer() does: where it was lately, or wherever it is.
  * Not locked, and not looked at.  A worker reads large indexes by way of its
  * ring.  For the main fork; P_NEW is not for it.
@@ -141,13 +158,8 @@ cb_rel_read_buffer(Relation rel, BlockNumber blkno)
 
 	if (BufferIsValid(buf))
 		cb_rel_prefetch_ends(BufferGetBlock(buf));
-	if (BufferIsValid(buf) && cb_rel_is_used(buf) &&
-		ReadRecentBuffer(rel->rd_locator, MAIN_FORKNUM, blkno, buf))
-	{
-		pgstat_count_buffer_read(rel);
-		pgstat_count_buffer_hit(rel);
+	if (cb_rel_pin_recent(rel, blkno, buf))
 		return buf;
-	}
 	buf = cb_ring_read(rel, blkno);
 	cb_recent_note(rel, blkno, buf);
 	return buf;

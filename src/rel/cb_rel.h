@@ -70,6 +70,7 @@ extern const uint8 *cb_rel_build_id(Relation rel);
 
 /* ---------- reading pages ---------- */
 
+extern bool cb_rel_pin_recent(Relation rel, BlockNumber blkno, Buffer buf);
 extern Buffer cb_rel_read_buffer(Relation rel, BlockNumber blkno);
 extern bool cb_rel_has_locked(Buffer buf);
 extern void cb_rel_prefetch(Relation rel, CbLeafHint *hints, int n);

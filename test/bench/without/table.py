@@ -114,6 +114,13 @@ MECHANISMS = [
         runs=["--scale 0.6 --big-scale 0.2 --seconds 4 any-100-big point-empty absent-empty "
               "range-100-empty"]),
     Mechanism(
+        "rows-near", src=190, tests=90,
+        title="rows that a scan returns soon brought near, their pages pinned by hints",
+        checks="I9_ROWPRUNE, I9_ROWCOUNT; regress scan_rows",
+        buys="ranges in the order of keys",
+        leaning="half of `cb_recent`'s slots",
+        runs=["--scale 0.6 --seconds 4 range-100-empty range-100-full index-only-full point-empty"]),
+    Mechanism(
         "any-groups", src=216, tests=409,
         title="leaves of = ANY found together",
         checks="part of I9_HINT; isolation read-groups, parts of regress reads",
