@@ -396,8 +396,8 @@ cb_shared_search_members(const CbKeyDesc *kd, const CbDirectory *component,
 /*
  * May the component have entries with this hash of the first column beside a
  * bound at one of the value's ends, which is in this member?  They are in that,
- * or begin with the next (I11_SHAREDNEXT): not if this one's number is not that
- * value.  A bound of keys begins with it.
+ * or begin with the next (I11_SHAREDNEXT).  Where members have numbers that tells
+ * if it begins with this value, which a bound of keys begins with.
  */
 static bool
 cb_shared_may_hold(const CbDirectory *component, uint32 member,
