@@ -47,6 +47,17 @@ PG_CPPFLAGS += -DCB_CORE_ASSERT
 endif
 include $(PGXS)
 
+# A query runs once through most of what a scan is made of: compiled as one unit,
+# and without a table of jumps to the server's functions, that is fewer lines of
+# the processor's cache.  GCC only; builds for debugging stay as they are.
+ifeq (Linux,$(shell uname -s))
+ifneq (,$(findstring gcc,$(CC)))
+ifneq (,$(findstring -O2,$(CFLAGS)))
+override CFLAGS += -flto=auto -fno-plt
+endif
+endif
+endif
+
 # the loops over whole leaves
 src/core/cb_pack.o src/core/cb_pack_read.o: CFLAGS := $(patsubst -O2,-O3,$(CFLAGS))
 

@@ -187,7 +187,10 @@ cb_key_filter_lacks(Oid indexoid, const RelFileLocator *file, uint32 partition,
 void
 cb_key_filter_end_earlier(Oid indexoid)
 {
-	cb_fetch_sub(&cb_key_filter_at(indexoid)->nearlier, 1);
+	CbKeyFilter *filter = cb_key_filter_at(indexoid);
+
+	if (filter != NULL)
+		cb_fetch_sub(&filter->nearlier, 1);
 }
 
 /* So many keys were looked for in the index.  A hint. */
