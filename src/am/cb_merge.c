@@ -525,6 +525,7 @@ cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
 	int			first = source->cur - merge->read_from;
 	int			low = 1;
 	int			high;
+	int			jump = 1;		/* another source's head mostly comes soon */
 
 	if (source->kind != CB_SOURCE_PACKED || !cb_merge_has_read(merge, source->cur))
 		return 0;
@@ -537,13 +538,16 @@ cb_merge_count_ready(CbScanOpaque so, const CbMerge *merge)
 		return high;
 	while (low < high)
 	{
-		int			mid = low + (high - low) / 2;
+		int			at = Min(low + jump - 1, low + (high - low) / 2);
 
-		if (cb_key_compare(&so->kd, cb_merge_ready(merge, mid),
+		if (cb_key_compare(&so->kd, cb_merge_ready(merge, at),
 						   merge->ordered[1]->head) * merge->step < 0)
-			low = mid + 1;
+		{
+			low = at + 1;
+			jump *= 2;
+		}
 		else
-			high = mid;
+			high = at;
 	}
 	return low;
 }
