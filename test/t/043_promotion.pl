@@ -128,6 +128,6 @@ foreach my $round (1 .. $rounds)
 	sound($standby, 'p', [qw(k s)], "$what: promoted");
 	$primary = $standby;
 }
-unlike(slurp_file($_), qr/PANIC|TRAP|inconsistent page|is corrupted/, "nothing bad in $_")
+unlike(log_of_ours($_), qr/PANIC|TRAP|inconsistent page|is corrupted/, "nothing bad in $_")
   foreach glob("$PostgreSQL::Test::Utils::log_path/*node*.log");
 done_testing();
