@@ -50,12 +50,8 @@ include $(PGXS)
 # A query runs once through most of what a scan is made of: compiled as one unit,
 # and without a table of jumps to the server's functions, that is fewer lines of
 # the processor's cache.  GCC only; builds for debugging stay as they are.
-ifeq (Linux,$(shell uname -s))
-ifneq (,$(findstring gcc,$(CC)))
-ifneq (,$(findstring -O2,$(CFLAGS)))
+ifneq (,$(and $(filter Linux,$(shell uname -s)),$(findstring gcc,$(CC)),$(findstring -O2,$(CFLAGS))))
 override CFLAGS += -flto=auto -fno-plt
-endif
-endif
 endif
 
 # the loops over whole leaves
