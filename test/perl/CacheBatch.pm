@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes 'usleep';
 
 our @EXPORT = qw(new_node new_standby psql_as server_version test_points wait_back sound indexes_of
-  run_killed test_points_built crash_restart damage page insert_ids wait_until log_of_ours);
+  run_killed test_points_built crash_restart damage page insert_ids wait_until);
 
 sub server_version
 {
@@ -107,16 +107,6 @@ sub test_points
 
 	$points{$1} = 1 while $sources =~ /CB_TEST_POINT\("([a-z0-9-]+)"\)/g;
 	return %points;
-}
-
-# What a server's log says, but for a fault of version 18's own, found with assertions: it
-# crashed after a page's rows were frozen and before the visibility map said so; VACUUM then
-# logs the page, which it leaves as it is.
-sub log_of_ours
-{
-	my ($file) = @_;
-
-	return slurp_file($file) =~ s/^TRAP:.*xloginsert\.c.*\n(?:.*\n){0,3}?.*\blog_heap_visible\b//mgr;
 }
 
 # Waits until the server has recovered from the death of a backend.
